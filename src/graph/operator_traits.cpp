@@ -7,7 +7,7 @@
 namespace onnxtorch {
 namespace {
 
-using Traits = uint16_t;
+using Traits = uint32_t;
 
 template <typename... All>
 constexpr Traits all(All... traits) {
@@ -22,7 +22,11 @@ struct Row {
 using enum Trait;
 
 // The traits of operators. An operator may be in several rows. A comparison of sizes, or the larger of two sizes, is no
-// property of a shape: it may come out alike in all trials and yet differ in a run.
+// property of a shape: it may come out alike in all trials and yet differ in a run. Nor is a product of sizes, such as a
+// number of elements or a stride, which a form decides all the same; nor a device, of which translating knows nothing.
+// What reads sizes gives no form where it takes them out of a list, or makes a list of them. A length is no kind, as
+// that of a tensor is a size. What gives sizes by data for some operands alone (where, index, repeat_interleave, …) is
+// told apart by those who see the operands (form_follows, waits_for).
 constexpr Row kTable[] = {
     {all(Unary, Computes),
      "abs acos acosh asin asinh atan atanh ceil celu clamp clamp_max clamp_min cos cosh elu erf exp expm1 floor gelu "
@@ -58,18 +62,32 @@ constexpr Row kTable[] = {
      "onnx_torch::gather_blocks onnx_torch::gather_elements onnx_torch::image_sums onnx_torch::label_of_largest "
      "onnx_torch::normalize_rows onnx_torch::pad onnx_torch::resample onnx_torch::scatter_rows "
      "onnx_torch::support_vectors"},
+    {all(SizedByData),
+     "nonzero nonzero_numpy argwhere masked_select _unique _unique2 unique_dim unique_consecutive "
+     "unique_dim_consecutive bincount linalg_lstsq onnx_torch::unique onnx_torch::non_max_suppression "
+     "onnx_torch::unique_strings onnx_torch::string_split onnx_torch::split_sparse onnx_torch::regex_split "
+     "onnx_torch::tokenize onnx_torch::word_pieces onnx_torch::byte_pairs onnx_torch::image_decoder"},
     {all(ReadsSizes), "__getitem__ size slice prim::ListConstruct prim::ListUnpack"},
     {all(ReadsSizes, ReadsRank), "dim is_floating_point len prim::dtype"},
+    {all(ReadsForm), "is_complex len numel size stride sym_numel sym_size"},
+    {all(ReadsForm, ReadsKind), "dim is_floating_point prim::device prim::dtype"},
 };
+
+// Gives the operators of a row.
+std::vector<c10::Symbol> operators_of(const Row& row) {
+  std::vector<c10::Symbol> operators;
+  for (std::string_view rest = row.operators; !rest.empty();) {
+    const std::string name(rest.substr(0, rest.find(' ')));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    operators.push_back(c10::Symbol::fromQualString(name.find(':') == std::string::npos ? "aten::" + name : name));
+  }
+  return operators;
+}
 
 std::unordered_map<c10::Symbol, Traits> read_table() {
   std::unordered_map<c10::Symbol, Traits> traits;
-  for (auto [of_row, rest] : kTable) {
-    while (!rest.empty()) {
-      const std::string name(rest.substr(0, rest.find(' ')));
-      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-      traits[c10::Symbol::fromQualString(name.find(':') == std::string::npos ? "aten::" + name : name)] |= of_row;
-    }
+  for (const Row& row : kTable) {
+    for (const c10::Symbol op : operators_of(row)) traits[op] |= row.traits;
   }
   return traits;
 }
@@ -80,6 +98,16 @@ bool has(const torch::jit::Node* node, Trait trait) {
   static const std::unordered_map<c10::Symbol, Traits> table = read_table();
   const auto found = table.find(node->kind());
   return found != table.end() && (found->second & static_cast<Traits>(trait)) != 0;
+}
+
+std::vector<c10::Symbol> operators_with(Trait trait) {
+  std::vector<c10::Symbol> operators;
+  for (const Row& row : kTable) {
+    if ((row.traits & static_cast<Traits>(trait)) == 0) continue;
+    const std::vector<c10::Symbol> more = operators_of(row);
+    operators.insert(operators.end(), more.begin(), more.end());
+  }
+  return operators;
 }
 
 }  // namespace onnxtorch

@@ -424,6 +424,27 @@ def test_within_a_recording_of_the_callers_runs_are_plain(cuda_graphs: bool | No
     assert_recorded(1)
 
 
+TOKENIZER = 'mark = 0, mincharnum = 1, pad_value = "#", separators = [" "]'
+SPLITS = {
+    "Tokenizer": f"y = com.microsoft.Tokenizer<{TOKENIZER}>(x)",
+    "StringSplit": 's = Constant<value_strings = [" "]>() e = Constant<value = bool {1}>() '
+    "a, y, b = ai.onnx.contrib.StringSplit(x, s, e)",
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_texts_whose_parts_are_counted_are_refused(name: str, cuda) -> None:
+    domains = '"": 21, "com.microsoft": 1, "ai.onnx.contrib": 1'
+    text = f"<ir_version: 10, opset_import: [{domains}]> net (string[N] x) => (string y) {{ {SPLITS[name]} }}"
+    model = parser.parse_model(text)
+    with pytest.raises(onnx_torch.UnsupportedError, match="how many elements the result has"):
+        prepare(model)
+    rep = prepare(model, None)
+    for _ in range(4):
+        assert rep.run([np.array(["a b", "c d e"])])[0].ravel().tolist()[:2] == ["a", "b"]
+    assert_recorded(0)
+
+
 def test_the_page_lists_what_waits() -> None:
     page = (pathlib.Path(__file__).parents[2] / "docs/cuda.md").read_text()
     table = re.search(r"^\| the host waits for \|.*\n\|---\|---\|\n((?:\|.*\n)+)", page, re.M)[1]

@@ -12,6 +12,7 @@
 
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
+#include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "onnx_torch/error.h"
 #include "passes/device/host_work.h"
@@ -25,23 +26,13 @@ constexpr const char *kCount = "how many elements the result has", *kMask = "how
                      *kChecks = "whether the operands are valid", *kSolver = "a solver",
                      *kNumbers = "numbers of the host";
 
-// The waits, by what ATen's sources for CUDA read back (item, nonzero, copies to the host), and by our own.
+// The waits, by what ATen's sources for CUDA read back (item, nonzero, copies to the host), but for those whose results
+// have sizes that elements decide (Trait::SizedByData). The number of combinations follows from sizes, yet ATen picks
+// them by a mask. What repeat_interleave and one_hot wait for depends on their operands.
 constexpr Wait kWaits[] = {
-    {"aten::nonzero", kCount},
-    {"aten::nonzero_numpy", kCount},
-    {"aten::argwhere", kCount},
-    {"aten::masked_select", kCount},
-    {"aten::_unique", kCount},
-    {"aten::_unique2", kCount},
-    {"aten::unique_dim", kCount},
-    {"aten::unique_consecutive", kCount},
-    {"aten::unique_dim_consecutive", kCount},
-    {"aten::bincount", kCount},
     {"aten::combinations", kCount},
     {"aten::repeat_interleave", kCount},
     {"aten::one_hot", kCount},
-    {"onnx_torch::unique", kCount},
-    {"onnx_torch::non_max_suppression", kCount},
     {"aten::where", kMask},
     {"aten::index", kMask},
     {"aten::index_put", kMask},
@@ -65,6 +56,13 @@ constexpr Wait kWaits[] = {
     {"aten::as_tensor", kNumbers},
     {"aten::affine_grid_generator", kNumbers},
 };
+
+// Gives the row of an operator; null where it has none.
+const Wait* row_of(c10::Symbol op) {
+  const auto* const found = std::ranges::find_if(
+      kWaits, [name = std::string_view(op.toQualString())](const Wait& wait) { return name == wait.name; });
+  return found == std::end(kWaits) ? nullptr : found;
+}
 
 bool may_be_mask(const jit::Value* index) {
   const auto type = type_of(index);
@@ -98,15 +96,21 @@ bool is_flow(const jit::Node* node) { return node->kind() == c10::prim::If || no
 
 }  // namespace
 
-std::span<const Wait> waits() { return kWaits; }
+std::vector<Wait> waits() {
+  std::vector<Wait> all(std::begin(kWaits), std::end(kWaits));
+  for (const c10::Symbol op : operators_with(Trait::SizedByData)) {
+    const std::string_view name = op.toQualString();
+    const bool is_of_host = std::ranges::any_of(host_work(), [&](const HostWork& work) { return name == work.name; });
+    if (!row_of(op) && !is_of_host) all.push_back({op.toQualString(), kCount});
+  }
+  return all;
+}
 
 const char* waits_for(const jit::Node* node, c10::Device device) {
   if (is_flow(node)) return nullptr;  // the condition has been read before, or is the host's
   if (const char* const what = host_work(node, device)) return what;
-  const std::string_view name = node->kind().toQualString();
-  const auto* const found =
-      std::ranges::find(kWaits, name, [](const Wait& wait) { return std::string_view(wait.name); });
-  return found != std::end(kWaits) && waits_for_operands(node) ? found->what : nullptr;
+  if (const Wait* const row = row_of(node->kind())) return waits_for_operands(node) ? row->what : nullptr;
+  return has(node, Trait::SizedByData) ? kCount : nullptr;
 }
 
 void check_recordable(const Program& program, c10::Device device) {

@@ -4,7 +4,7 @@
 
 #include <c10/core/Device.h>
 
-#include <span>
+#include <vector>
 
 #include "graph/program.h"
 
@@ -19,7 +19,7 @@ struct Wait {
   const char* what;  // what the host waits for, in a few words
 };
 
-std::span<const Wait> waits();
+std::vector<Wait> waits();
 
 // Gives what the host waits for at a node of a program that is lowered for the device; null where it goes on.
 const char* waits_for(const torch::jit::Node* node, c10::Device device);

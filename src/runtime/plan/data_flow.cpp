@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <unordered_set>
 
@@ -24,29 +23,6 @@ bool is_inside(const jit::Node* inner, const jit::Node* node) {
   }
   return false;
 }
-
-// The operators whose results have sizes that the elements of operands decide.
-constexpr std::array kSizedByData = {"aten::nonzero",
-                                     "aten::nonzero_numpy",
-                                     "aten::argwhere",
-                                     "aten::masked_select",
-                                     "aten::_unique",
-                                     "aten::_unique2",
-                                     "aten::unique_dim",
-                                     "aten::unique_consecutive",
-                                     "aten::unique_dim_consecutive",
-                                     "aten::bincount",
-                                     "aten::linalg_lstsq",
-                                     "onnx_torch::unique",
-                                     "onnx_torch::unique_strings",
-                                     "onnx_torch::non_max_suppression",
-                                     "onnx_torch::string_split",
-                                     "onnx_torch::split_sparse",
-                                     "onnx_torch::regex_split",
-                                     "onnx_torch::tokenize",
-                                     "onnx_torch::word_pieces",
-                                     "onnx_torch::byte_pairs",
-                                     "onnx_torch::image_decoder"};
 
 bool may_come_of_data(const jit::Value* value, std::unordered_set<const jit::Value*>& seen) {
   if (!seen.insert(value).second) return false;
@@ -168,7 +144,7 @@ bool form_follows(const jit::Node* node, std::span<const IValue> arguments) {
   if (name == "aten::one_hot") return arguments[1].toInt() >= 0;
   if (name == "aten::tensor_split") return !arguments[1].isTensor();
   if (name == "aten::narrow") return !arguments[2].isTensor();
-  return std::ranges::find(kSizedByData, name) == kSizedByData.end();
+  return !has(node, Trait::SizedByData);
 }
 
 bool form_may_differ(const jit::Node* node) {

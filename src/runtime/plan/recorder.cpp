@@ -6,13 +6,13 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/prepare_guard.h"
 #include "graph/loops.h"
+#include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "runtime/interruptible.h"
 #include "runtime/plan/data_flow.h"
@@ -404,11 +404,8 @@ class Recorder {
   // Tells whether the node reads the rank or the type of an open tensor alone. These do not depend on data but for rare
   // cases, for which the plan looks in each run.
   bool reads_dims_alone(const jit::Node* node, const std::vector<Known>& arguments, const jit::Stack& given) {
-    static constexpr std::array kReaders = {"aten::dim", "prim::dtype", "aten::is_floating_point", "prim::device"};
-    const bool reads = std::ranges::find(kReaders, std::string_view(node->kind().toQualString())) != kReaders.end();
-    if (!reads || arguments[0].state != Known::State::Open || !given[0].isTensor() || !has_form(given[0].toTensor())) {
-      return false;
-    }
+    const bool reads = has(node, Trait::ReadsKind) && arguments[0].state == Known::State::Open;
+    if (!reads || !given[0].isTensor() || !has_form(given[0].toTensor())) return false;
     Slot& slot = plan_.slots[arguments[0].slot];
     slot.dims = given[0].toTensor().dim();
     slot.element = given[0].toTensor().scalar_type();
@@ -419,19 +416,7 @@ class Recorder {
   static bool reads_form_alone(const jit::Node* node, const jit::Stack& given) {
     const std::string_view name = node->kind().toQualString();
     if (name == "aten::__is__" || name == "aten::__isnot__") return given[0].isNone() || given[1].isNone();
-    static constexpr std::array kForms = {"aten::size",
-                                          "aten::dim",
-                                          "aten::numel",
-                                          "aten::len",
-                                          "prim::dtype",
-                                          "prim::device",
-                                          "aten::is_floating_point",
-                                          "aten::stride",
-                                          "aten::is_complex",
-                                          "prim::shape",
-                                          "aten::sym_size",
-                                          "aten::sym_numel"};
-    return std::ranges::find(kForms, name) != kForms.end();
+    return has(node, Trait::ReadsForm);
   }
 
   // Tells whether what follows from constants is small enough to be a constant, too. Views of constants are.
