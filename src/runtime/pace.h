@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <limits>
 
 namespace onnxtorch {
 
@@ -20,7 +19,7 @@ class Pace {
   // Seconds a byte: below, a copy of the inputs would be a tenth of the run, and no operator takes long by itself.
   static constexpr double kCopying = 5e-9;
   static constexpr double kMostCopied = 1 << 28;  // bytes; memory may have no room for a copy of more
-  static constexpr float kUnknown = std::numeric_limits<float>::infinity();  // before the first run
+  static constexpr float kUnknown = 2e-7F;  // before the first run: that of a convolutional network on one processor
 
   std::atomic<float> seconds_per_byte_ = kUnknown;
 };

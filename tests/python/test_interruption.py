@@ -158,23 +158,6 @@ def test_a_run_is_interrupted_within_a_second(model):
     assert took < 1
 
 
-def test_a_first_run_on_a_small_input_is_interrupted_within_a_second():
-    """One node takes long, and the size of what the run is fed does not tell of it."""
-    took, printed = interrupt(
-        """
-    rep = onnx_torch.prepare(parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
-        large (int64[2] sizes) => (double[n, n] y) {
-            x = ConstantOfShape <value = double[1] {0.5}> (sizes)
-            y = MatMul (x, x)
-        }'''), threads=1)
-    interrupted(lambda: rep.run({"sizes": np.array([6000, 6000])}))
-    print(rep.run({"sizes": np.array([2, 2])})[0].tolist())
-"""
-    )
-    assert printed == "interrupted\n[[0.5, 0.5], [0.5, 0.5]]\n"
-    assert took < 1
-
-
 @pytest.mark.parametrize("what", ["prepare", "check", "to_torchscript"])
 def test_preparing_is_interrupted_within_a_second(what):
     took, printed = interrupt(
