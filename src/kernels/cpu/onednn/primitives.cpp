@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <sys/mman.h>
 
+#include <cerrno>
+#include <new>
 #include <string_view>
 #include <unordered_map>
 
@@ -43,14 +45,15 @@ const std::unordered_map<std::string, Activation>& activations() {
   return table;
 }
 
-// Tells whether the system lets memory be executed, as hardened ones may not.
+// Tells whether the system lets memory be executed, as hardened ones may not. Throws std::bad_alloc where there is none.
 bool may_execute_memory() {
   constexpr size_t kBytes = 1 << 20;  // more than a primitive's code takes
   void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  const bool may_execute = ::mprotect(memory, kBytes, PROT_READ | PROT_EXEC) == 0;
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  const int error = ::mprotect(memory, kBytes, PROT_READ | PROT_EXEC) == 0 ? 0 : errno;
   ::munmap(memory, kBytes);
-  return may_execute;
+  if (error == ENOMEM) throw std::bad_alloc();
+  return error == 0;
 }
 
 }  // namespace
