@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "countdown.h"
+
 extern void* __libc_malloc(size_t);
 extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);
@@ -39,7 +41,7 @@ long fail_allocation(long n) {
 static int fails(const void* caller) {
   if (atomic_load_explicit(&left, memory_order_relaxed) <= 0 || ((uintptr_t)caller >= begin && (uintptr_t)caller < end))
     return 0;
-  if (atomic_fetch_sub(&left, 1) != 1) return 0;
+  if (!is_last(&left)) return 0;
   errno = ENOMEM;
   return 1;
 }

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "countdown.h"
+
 static atomic_long left;  // until the one that fails; none does after it
 static char ending[256];  // of the paths of the files that are meant
 static int ends_early;
@@ -28,9 +30,9 @@ static int is_meant(int file) {
 
 static int fails(int file) {
   const int error = errno;
-  const int is_last = atomic_load(&left) > 0 && is_meant(file) && atomic_fetch_sub(&left, 1) == 1;
+  const int fails = atomic_load(&left) > 0 && is_meant(file) && is_last(&left);
   errno = error;
-  return is_last;
+  return fails;
 }
 
 static ssize_t failed(void) {
