@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -103,6 +104,71 @@ TEST(RowProduct, IsThatOfEachRow) {
   }
 }
 
+class PanelOfRows : public testing::TestWithParam<int64_t> {};
+
+// Gives the kernels that multiply rows by a panel; a CPU with AVX2 has one.
+std::vector<RowProductKernels> kernels_of_rows() {
+  std::vector<RowProductKernels> result;
+  for (const RowProductKernels& kernels : each_kernels<RowProductKernels>())
+    if (kernels.product_of_rows_with_panel) result.push_back(kernels);
+  return result;
+}
+
+enum class Addend : uint8_t { None, Other, InPlace };
+
+TEST_P(PanelOfRows, IsMultipliedByEachOfThem) {
+  constexpr float kUntouched = 99;
+  const int64_t width = GetParam();
+  const std::vector<float> bias = numbers(width, 3);
+  for (const RowProductKernels& kernels : kernels_of_rows()) {
+    for (const int64_t in : {1, 7, 8, 1024, 1025, 2500}) {
+      const Bounded panel(numbers(in * width, 7));
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 24}) {
+        const int64_t apart = width + 3;
+        const Bounded x(numbers(rows * in, 5));
+        const std::vector<float> others = numbers(rows * apart, 11);
+        for (const int64_t columns : {width, width - 1, int64_t{1}}) {
+          for (const float* const added : {bias.data(), static_cast<const float*>(nullptr)}) {
+            for (const Addend addend : {Addend::None, Addend::Other, Addend::InPlace}) {
+              for (const bool relu : {false, true}) {
+                std::vector<float> y =
+                    addend == Addend::InPlace ? others : std::vector<float>(others.size(), kUntouched);
+                const std::vector<float> before = y;
+                kernels.product_of_rows_with_panel({.x = x.data(),
+                                                    .rows = rows,
+                                                    .in = in,
+                                                    .panel = panel.data(),
+                                                    .width = width,
+                                                    .bias = added,
+                                                    .addend = addend == Addend::None      ? nullptr
+                                                              : addend == Addend::InPlace ? y.data()
+                                                                                          : others.data(),
+                                                    .relu = relu,
+                                                    .y = y.data(),
+                                                    .y_apart = apart,
+                                                    .columns = columns});
+                for (int64_t at = 0; at < rows * apart; ++at) {
+                  const int64_t row = at / apart, column = at % apart;
+                  if (column >= columns) {
+                    ASSERT_EQ(y[at], before[at]) << "beside row " << row;
+                    continue;
+                  }
+                  float expected = (added ? added[column] : 0) + (addend == Addend::None ? 0 : others[at]);
+                  for (int64_t i = 0; i < in; ++i)
+                    expected += x.data()[row * in + i] * panel.data()[i * width + column];
+                  ASSERT_EQ(y[at], relu ? std::max(expected, 0.0F) : expected)
+                      << "row " << row << " of " << rows << ", column " << column << " of " << columns << ", in " << in;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, PanelOfRows, testing::Values(8, 16, kWidestOfRows));
 INSTANTIATE_TEST_SUITE_P(Widths, Panel, testing::Values(8, 16, 24, 32, 48, 64));
 
 }  // namespace

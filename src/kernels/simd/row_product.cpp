@@ -103,9 +103,44 @@ void product_with_panel(const float* x, float* y, int64_t in, const float* panel
   }
 }
 
+#if defined(CPU_CAPABILITY_AVX2)
+
+// Multiplies so many rows at a time by a panel as there are registers for their sums.
+template <int64_t kWidth>
+void rows_with_panel(int64_t rows, Tile t, const float* panel) {
+  constexpr int64_t kSums = 12, kAtOnce = std::min<int64_t>(kSums / (kWidth / kLanes), 8);
+  for (; rows >= kAtOnce; rows -= kAtOnce, t.x += kAtOnce * t.x_apart, t.y += kAtOnce * t.y_apart)
+    multiply_tile<kAtOnce, 1, kWidth>(t, panel);
+  if (rows > 0) multiply_rows<kAtOnce - 1, 1, kWidth>(rows, t, panel);
+}
+
+void product_of_rows_with_panel(const RowsAndPanel& of) {
+  const auto multiply = of.width == 8 ? rows_with_panel<8> : of.width == 16 ? rows_with_panel<16> : rows_with_panel<24>;
+  for (int64_t r = 0; of.addend && r < of.rows; ++r) {
+    float* const y = of.y + r * of.y_apart;
+    const float* const addend = of.addend + r * of.y_apart;
+    for (int64_t c = 0; c < of.columns; ++c) y[c] = of.bias ? addend[c] + of.bias[c] : addend[c];
+  }
+  const int64_t parts = (of.in + kDepth - 1) / kDepth, depth = (of.in + parts - 1) / parts;
+  for (int64_t first = 0; first < of.in; first += depth) {
+    const bool adds = of.addend || first > 0;
+    multiply(of.rows,
+             {of.x + first, of.in, std::min(depth, of.in - first), 0, of.bias, of.y, of.y_apart, of.columns, adds},
+             of.panel + first * of.width);
+  }
+  for (int64_t r = 0; of.relu && r < of.rows; ++r) take_relu(of.y + r * of.y_apart, of.columns);
+}
+
+#else
+
+constexpr decltype(RowProductKernels::product_of_rows_with_panel) product_of_rows_with_panel = nullptr;
+
+#endif
+
 constexpr RowProductKernels kKernels{.product_of_few_rows = product_of_few_rows,
                                      .product_of_rows = product_of_rows,
-                                     .product_with_panel = product_with_panel};
+                                     .product_with_panel = product_with_panel,
+                                     .product_of_rows_with_panel = product_of_rows_with_panel};
 
 }  // namespace
 

@@ -68,32 +68,36 @@ struct Tile {
   bool adds;
 };
 
-template <int64_t rows, int64_t panels, typename Weight>
+template <int64_t rows, int64_t panels, int64_t width = kColumnsOfPanel, typename Weight>
 ONNX_TORCH_INLINE void multiply_tile(const Tile& t, const Weight* weight) {
-  constexpr int64_t kCount = panels * kVectors;
+  constexpr int64_t kOfPanel = width / kLanes, kCount = panels * kOfPanel, kColumns = panels * width;
   Floats sums[rows][kCount] = {};
   for (int64_t k = 0; k < t.depth; ++k) {
     Floats row[kCount];
     for (int64_t v = 0; v < kCount; ++v)
-      row[v] = load(weight + v / kVectors * t.apart + k * kColumnsOfPanel + v % kVectors * kLanes);
+      row[v] = load(weight + v / kOfPanel * t.apart + k * width + v % kOfPanel * kLanes);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t v = 0; v < kCount; ++v) sums[r][v] += t.x[r * t.x_apart + k] * row[v];
     }
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    float results[panels * kColumnsOfPanel];
-    std::memcpy(results, sums[r], sizeof(results));
-    float* const y = t.y + r * t.y_apart;
-    const float* const before = t.adds ? y : t.bias;
-    for (int64_t i = 0; i < t.columns; ++i) y[i] = before ? before[i] + results[i] : results[i];
-  }
+  const auto give = [&](int64_t columns) __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      float results[kColumns];
+      std::memcpy(results, sums[r], sizeof(results));
+      float* const y = t.y + r * t.y_apart;
+      const float* const before = t.adds ? y : t.bias;
+      for (int64_t i = 0; i < columns; ++i) y[i] = before ? before[i] + results[i] : results[i];
+    }
+  };
+  if (t.columns == kColumns) return give(kColumns);
+  give(t.columns);
 }
 
 // Multiplies rows, of which there are at most kCount.
-template <int64_t kCount, int64_t kSide, typename Weight>
+template <int64_t kCount, int64_t kSide, int64_t width = kColumnsOfPanel, typename Weight>
 ONNX_TORCH_INLINE void multiply_rows(int64_t rows, const Tile& t, const Weight* panels) {
-  if (rows == kCount) return multiply_tile<kCount, kSide>(t, panels);
-  if constexpr (kCount > 1) multiply_rows<kCount - 1, kSide>(rows, t, panels);
+  if (rows == kCount) return multiply_tile<kCount, kSide, width>(t, panels);
+  if constexpr (kCount > 1) multiply_rows<kCount - 1, kSide, width>(rows, t, panels);
 }
 
 // Calls multiply(part, panels) for so many panels at a time.

@@ -15,7 +15,7 @@ Affine::Affine(const at::Tensor& weight, const at::Tensor& bias, std::string nam
 RunRows Affine::for_rows(int64_t rows) const {
   if (rows_.takes(rows)) {
     rows_.expect(rows);
-    return [this, rows](const float* x, float* y) { rows_.run(x, y, rows); };
+    return [this, rows](const float* x, float* y) { rows_.run(x, y, rows, {}); };
   }
   const auto prepared = recent_.get(primitive_key().add(rows), [&] { return prepare(rows); });
   return [this, prepared](const float* x, float* y) {

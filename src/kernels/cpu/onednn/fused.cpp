@@ -84,13 +84,21 @@ float bound_after(const PostOp& step, float before, float operand) {
 char* data_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 
 // Gives the operands in the memory layout of the result; none where one is of another shape or type.
-std::optional<std::vector<at::Tensor>> arranged_as(const Prepared& p, at::TensorList operands) {
+std::optional<std::vector<at::Tensor>> arranged_as(at::IntArrayRef sizes, at::IntArrayRef strides,
+                                                   at::TensorList operands) {
   std::vector<at::Tensor> fitting;
   for (const at::Tensor& operand : operands) {
-    if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
-    fitting.push_back(arranged(operand, p.strides));
+    if (operand.sizes() != sizes || !is_plain(operand)) return {};
+    fitting.push_back(arranged(operand, strides));
   }
   return fitting;
+}
+
+// Tells whether a tensor has these strides; that of a dimension of size 1 does not matter.
+bool lies_so(const at::Tensor& t, at::IntArrayRef strides) {
+  for (size_t dim = 0; dim < strides.size(); ++dim)
+    if (t.sizes()[dim] != 1 && t.strides()[dim] != strides[dim]) return false;
+  return true;
 }
 
 dnnl::memory lent(const at::Tensor& bias) {
@@ -101,13 +109,6 @@ dnnl::memory lent(const at::Tensor& bias) {
 ShapeKey key_of(at::IntArrayRef sizes, std::span<const PostOp> steps) {
   const int64_t first_step = steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind);
   return primitive_key().add(sizes).add(first_step);
-}
-
-// Tells whether the operands have the layout of the result of a product of rows.
-bool are_rows_of(at::TensorList operands, const at::Tensor& y) {
-  return std::ranges::all_of(operands, [&](const at::Tensor& operand) {
-    return operand.sizes() == y.sizes() && is_plain(operand, y.scalar_type()) && operand.is_contiguous();
-  });
 }
 
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
@@ -191,13 +192,49 @@ int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
   return row_product_->takes(rows) ? rows : 0;
 }
 
-at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
-  at::Tensor y = row_product_->run(x, row_dim_, row_steps_.has_relu());
-  if (row_steps_.empty()) return y;
-  if (!are_rows_of(operands, y)) return apply(y, Steps(post_ops_).subspan(row_steps_.has_relu() ? 1 : 0), operands);
+// Gives a bound of the result's absolute values; none where a step loses NaNs, and one may come to it. bound(i, enough)
+// gives the bound of x (0) or of an operand (from 1); any one up to `enough` will do.
+template <typename Bound>
+std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
+  if (!loses_nan_) return kInfinity;
+  // Rounding may take a sum beyond the bound, but by far less than a factor of two.
+  constexpr float kEnough = kLargest / 2;
+  float result = bound(0, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
+  if (!(result <= kEnough)) return {};
+  size_t operand = 0;
+  for (const PostOp& step : steps) {
+    const float other = step.kind == PostOp::Kind::Activation ? 0 : bound(++operand, kEnough);
+    if (!(other <= kEnough)) return {};
+    result = bound_after(step, result, other);
+  }
+  return result;
+}
+
+void Fused::run_rows(const float* x, float* y, int64_t rows, std::span<const float* const> operands) const {
+  const bool adds = row_steps_.adds();
+  row_product_->run(x, y, rows, {.addend = adds ? operands.front() : nullptr, .relu = row_steps_.has_relu()});
+  row_steps_.run(y, rows * row_product_->columns(), operands.subspan(adds ? 1 : 0));
+}
+
+// Computes the product of the rows of x, which lies as strides() tells.
+at::Tensor Fused::run_rows(const at::Tensor& x, int64_t rows, at::TensorList operands) const {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes[at::maybe_wrap_dim(row_dim_, x.dim())] = row_product_->columns();
+  const std::vector<int64_t> strides = this->strides(sizes);
+  const bool sums = row_steps_.adds() && !operands.empty() && is_last_reference(operands.front()) &&
+                    row_product_->adds_in_place(rows);
+  const auto fitting = operands.size() == operands_ ? arranged_as(sizes, strides, operands) : std::nullopt;
+  at::Tensor y = fitting && sums ? fitting->front() : work_tensor(sizes, strides, c10::kFloat);
+  auto* const to = y.mutable_data_ptr<float>();
+  if (!fitting) {
+    row_product_->run(x.const_data_ptr<float>(), to, rows, {});
+    return apply(y, post_ops_, operands);
+  }
   c10::SmallVector<const float*, 4> others;
-  for (const at::Tensor& operand : operands) others.push_back(operand.const_data_ptr<float>());
-  row_steps_.run(y.mutable_data_ptr<float>(), y.numel(), others);
+  for (const at::Tensor& operand : *fitting) others.push_back(operand.const_data_ptr<float>());
+  run_rows(x.const_data_ptr<float>(), to, rows, others);
+  const auto noted = [&](size_t i, float) { return bound_of(i == 0 ? x : (*fitting)[i - 1]); };
+  if (const auto bound = bound_of_result(post_ops_, noted)) note_bound(y, *bound);
   return y;
 }
 
@@ -239,30 +276,13 @@ at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, a
   return y;
 }
 
-// Gives a bound of the result's absolute values; none where a step loses NaNs, and one may come to it. bound(i, enough)
-// gives the bound of x (0) or of an operand (from 1); any one up to `enough` will do.
-template <typename Bound>
-std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
-  if (!loses_nan_) return kInfinity;
-  // Rounding may take a sum beyond the bound, but by far less than a factor of two.
-  constexpr float kEnough = kLargest / 2;
-  float result = bound(0, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
-  if (!(result <= kEnough)) return {};
-  size_t operand = 0;
-  for (const PostOp& step : steps) {
-    const float other = step.kind == PostOp::Kind::Activation ? 0 : bound(++operand, kEnough);
-    if (!(other <= kEnough)) return {};
-    result = bound_after(step, result, other);
-  }
-  return result;
-}
-
 // Computes all in one primitive. Returns none where there is no such primitive, an operand is of another form, or a NaN
 // could be lost.
 std::optional<at::Tensor> Fused::run_fused(const at::Tensor& x, at::TensorList operands) const {
   const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
   const std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
-  const auto fitting = p->primitive && operands.size() == operands_ ? arranged_as(*p, operands) : std::nullopt;
+  const auto fitting =
+      p->primitive && operands.size() == operands_ ? arranged_as(p->sizes, p->strides, operands) : std::nullopt;
   if (!fitting) return {};
   const auto bound_of_operand = [&](size_t i, float enough) { return bound(i == 0 ? x : (*fitting)[i - 1], enough); };
   const auto result_bound = bound_of_result(steps, bound_of_operand);
@@ -284,26 +304,27 @@ std::optional<at::Tensor> Fused::run_without_steps(const at::Tensor& x) const {
 // steps, by ATen.
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   if (is_plain(given, form_.scalar_type()) && takes(given.sizes())) {
-    if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
     const at::Tensor x = arranged(given, strides(given.sizes()));
+    if (const int64_t rows = rows_taken(given.sizes())) return run_rows(x, rows, operands);
     if (auto y = run_fused(x, operands)) return *std::move(y);
     if (auto y = run_without_steps(x)) return apply(*std::move(y), post_ops_, operands);
   }
   return apply(by_aten(given).to(result_), post_ops_, operands);
 }
 
-// A product of known sizes, all of whose steps are fused.
+// A product of known sizes, all of whose steps are fused: of rows, or by a primitive.
 class Fused::PlannedProduct : public PlannedCall {
  public:
-  PlannedProduct(c10::intrusive_ptr<Fused> fused, std::shared_ptr<const Prepared> prepared,
+  PlannedProduct(c10::intrusive_ptr<Fused> fused, int64_t rows, std::shared_ptr<const Prepared> prepared,
                  std::shared_ptr<const Prepared> summing, const at::Tensor& x)
       : fused_(std::move(fused)),
+        rows_(rows),
         prepared_(std::move(prepared)),
         summing_(std::move(summing)),
         sizes_(x.sizes()),
         strides_(fused_->strides(x.sizes())),
         given_(x.strides()),
-        is_arranged_(arranged(x, strides_).is_same(x)) {}
+        is_arranged_(lies_so(x, strides_)) {}
 
   // Gives the memory for x in the layout that the primitive takes, where x has another one.
   size_t work_bytes() const override {
@@ -314,6 +335,7 @@ class Fused::PlannedProduct : public PlannedCall {
   // A Sum takes the memory of what is added.
   std::vector<Over> over() const override {
     if (fused_->summing_.empty() || fused_->summing_.front().kind != PostOp::Kind::Sum) return {};
+    if (rows_ > 0 && !fused_->row_product_->adds_in_place(rows_)) return {};
     return {{.result = fused_->operands_ + 1, .argument = 1}};
   }
 
@@ -328,6 +350,7 @@ class Fused::PlannedProduct : public PlannedCall {
 
  private:
   void run_arranged(std::span<const TensorPlace> places) const {
+    if (rows_ > 0) return run_rows(places);
     const TensorPlace &x = places.front(), &y = places[fused_->operands_ + 1];
     const auto bound_of_place = [&](size_t i, float enough) {
       const TensorPlace& place = places[i];
@@ -346,6 +369,15 @@ class Fused::PlannedProduct : public PlannedCall {
     *y.bound = *bound;
   }
 
+  void run_rows(std::span<const TensorPlace> places) const {
+    c10::SmallVector<const float*, 4> operands;
+    for (const TensorPlace& place : places.subspan(1, fused_->operands_)) operands.push_back(place.as<float>());
+    const TensorPlace& y = places[fused_->operands_ + 1];
+    fused_->run_rows(places.front().as<float>(), y.as<float>(), rows_, operands);
+    const auto noted = [&](size_t i, float) { return *places[i].bound; };
+    *y.bound = fused_->bound_of_result(fused_->post_ops_, noted).value_or(kInfinity);
+  }
+
   // Runs the primitive without the steps, and the steps after it, where one of them would lose a NaN.
   void run_step_by_step(std::span<const TensorPlace> places) const {
     const at::Tensor x = at::from_blob(places.front().data, sizes_, strides_, fused_->form_.scalar_type());
@@ -361,6 +393,7 @@ class Fused::PlannedProduct : public PlannedCall {
   }
 
   const c10::intrusive_ptr<Fused> fused_;
+  const int64_t rows_;  // 0 where a primitive computes
   const std::shared_ptr<const Prepared> prepared_, summing_;
   const at::DimVector sizes_, strides_, given_;  // of x; its strides as it is taken, and as it comes
   const bool is_arranged_;
@@ -369,29 +402,22 @@ class Fused::PlannedProduct : public PlannedCall {
 std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const {
   if (!is_plain(x, form_.scalar_type()) || !takes(x.sizes()) || operands.size() != operands_) return {};
   const auto self = c10::intrusive_ptr<Fused>::reclaim_copy(const_cast<Fused*>(this));
-  if (const int64_t rows = x.is_contiguous() ? rows_taken(x.sizes()) : 0) {
-    const int64_t count = rows * row_product_->columns();
-    const bool is_enlarged = y.numel() != count;  // by an operand along which the product is broadcast
-    if (is_enlarged || !y.is_contiguous() || !are_rows_of(operands, y)) return {};
-    return onnxtorch::planned([self, rows, count](std::span<const TensorPlace> places) {
-      c10::SmallVector<const float*, 4> others;
-      for (const TensorPlace& place : places.subspan(1, self->operands_)) others.push_back(place.as<float>());
-      auto* const to = places[self->operands_ + 1].as<float>();
-      self->row_product_->run(places[0].as<float>(), to, rows, self->row_steps_.has_relu());
-      if (!self->row_steps_.empty()) self->row_steps_.run(to, count, others);
-    });
+  const int64_t rows = rows_taken(x.sizes());
+  std::shared_ptr<const Prepared> p, summing;
+  std::vector<int64_t> sizes = x.sizes().vec(), strides;
+  if (rows > 0) {
+    sizes[at::maybe_wrap_dim(row_dim_, x.dim())] = row_product_->columns();
+    strides = this->strides(sizes);
+  } else {
+    p = prepared(x.sizes(), post_ops_), summing = prepared(x.sizes(), summing_);
+    if (!p->primitive || !summing->primitive || summing->strides != p->strides) return {};
+    sizes = p->sizes, strides = p->strides;
   }
-  const auto p = prepared(x.sizes(), post_ops_), summing = prepared(x.sizes(), summing_);
-  if (!summing->primitive || summing->strides != p->strides) return {};
-  const bool lies_well =
-      p->primitive && y.sizes() == at::IntArrayRef(p->sizes) && y.strides() == at::IntArrayRef(p->strides);
-  if (!lies_well) return {};
-  for (const at::Tensor& operand : operands) {
-    const bool is_like_result = operand.sizes() == y.sizes() && is_plain(operand, y.scalar_type()) &&
-                                arranged(operand, p->strides).is_same(operand);
-    if (!is_like_result) return {};
-  }
-  return std::make_unique<PlannedProduct>(self, p, summing, x);
+  const auto lies_well = [&](const at::Tensor& t) {
+    return t.sizes() == at::IntArrayRef(sizes) && is_plain(t, result_) && lies_so(t, strides);
+  };
+  if (!lies_well(y) || !std::ranges::all_of(operands, lies_well)) return {};
+  return std::make_unique<PlannedProduct>(self, rows, p, summing, x);
 }
 
 }  // namespace onnxtorch::onednn

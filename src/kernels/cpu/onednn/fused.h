@@ -67,7 +67,8 @@ class Fused : public PackedProduct {
   class PlannedProduct;
 
   int64_t rows_taken(at::IntArrayRef sizes) const;
-  at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
+  at::Tensor run_rows(const at::Tensor& x, int64_t rows, at::TensorList operands) const;
+  void run_rows(const float* x, float* y, int64_t rows, std::span<const float* const> operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
   std::shared_ptr<const Prepared> prepared_whole(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;

@@ -1,7 +1,6 @@
 #include "kernels/cpu/onednn/row_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
 
@@ -21,6 +20,12 @@ bool RowProduct::is_small(int64_t rows) const {
   return rows <= kMostRows && rows * in_ * columns <= (rows <= kFewRows ? kMostWorkOfFewRows : kMostWork);
 }
 
+bool RowProduct::takes_panels(int64_t rows) const {
+  if (rows == 1) return panels().width > 0;
+  if (!for_this_cpu<RowProductKernels>().product_of_rows_with_panel) return false;
+  return panels().width > 0 && panels().width <= kWidestOfRows;
+}
+
 void RowProduct::expect(int64_t rows) const {
   if (is_small(rows)) {
     blocks();
@@ -29,18 +34,17 @@ void RowProduct::expect(int64_t rows) const {
   }
 }
 
-at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const {
-  at::DimVector sizes(rows.sizes());
-  sizes[at::maybe_wrap_dim(dim, rows.dim())] = out_;
-  at::Tensor y = at::empty(sizes, rows.options());
-  run(rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows.numel() / in_, relu);
-  return y;
-}
-
-void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
-  if (is_small(rows)) return take_blocks(x, y, rows, relu);
-  take_panels(x, y);
-  for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
+void RowProduct::run(const float* x, float* y, int64_t rows, const Then& then) const {
+  if (adds_in_place(rows)) return take_panels(x, y, rows, then);
+  const bool relu_at_once = then.relu && !then.addend;
+  if (is_small(rows)) {
+    take_blocks(x, y, rows, relu_at_once);
+    if (!then.addend) return;
+  } else {
+    take_panels(x, y);
+  }
+  for (int64_t i = 0; then.addend && i < rows * out_; ++i) y[i] += then.addend[i];
+  for (int64_t i = 0; then.relu && i < rows * out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
 }
 
 void RowProduct::take_blocks(const float* x, float* y, int64_t rows, bool relu) const {
@@ -67,6 +71,40 @@ void RowProduct::take_panels(const float* x, float* y) const {
     const int64_t column = i * width;
     kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
                                std::min(width, out_ - column));
+  });
+}
+
+// Multiplies parts of the rows by some columns, which threads take as they come.
+void RowProduct::take_panels(const float* x, float* y, int64_t rows, const Then& then) const {
+  constexpr int64_t kProductsOfCost = 16;  // so many products take as long as an element, as threads_for counts
+  constexpr int64_t kTogether = 2;         // panels, of as many columns as whole cache lines have
+  constexpr int64_t kMostRows = 256, kLeastRows = 16, kPartsOfThread = 8;
+  const auto& [weight, width, apart] = panels();
+  const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
+  const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const auto multiply = for_this_cpu<RowProductKernels>().product_of_rows_with_panel;
+  const int64_t threads = threads_for(rows * in_ * out_ / kProductsOfCost);
+  const int64_t count = (out_ + width - 1) / width, groups = (count + kTogether - 1) / kTogether;
+  const int64_t wanted = threads > 1 ? (kPartsOfThread * threads + groups - 1) / groups : 1;
+  const int64_t step = std::clamp((rows + wanted - 1) / wanted, kLeastRows, kMostRows);
+  const int64_t blocks = (rows + step - 1) / step;
+  share_out(groups * blocks, threads, [&, width = width, apart = apart](int64_t part, int64_t) {
+    const int64_t panel = part / blocks * kTogether, row = part % blocks * step;
+    for (int64_t i = panel; i < std::min(panel + kTogether, count); ++i) {
+      const int64_t column = i * width;
+      const int64_t at = row * out_ + column;
+      multiply({.x = x + row * in_,
+                .rows = std::min(step, rows - row),
+                .in = in_,
+                .panel = first + i * apart,
+                .width = width,
+                .bias = bias ? bias + column : nullptr,
+                .addend = then.addend ? then.addend + at : nullptr,
+                .relu = then.relu,
+                .y = y + at,
+                .y_apart = out_,
+                .columns = std::min(width, out_ - column)});
+    }
   });
 }
 

@@ -32,7 +32,10 @@ Op op_of(const PostOp& step) {
 
 }  // namespace
 
-RowSteps::RowSteps(std::span<const PostOp> steps) : has_relu_(!steps.empty() && steps.front().activation == "relu") {
+RowSteps::RowSteps(std::span<const PostOp> steps)
+    : adds_(!steps.empty() && steps.front().kind == PostOp::Kind::Add), has_relu_(false) {
+  if (adds_) steps = steps.subspan(1);
+  has_relu_ = !steps.empty() && steps.front().activation == "relu";
   if (has_relu_) steps = steps.subspan(1);
   if (steps.empty()) return;
   const auto is_operand = [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; };
@@ -56,6 +59,7 @@ RowSteps::RowSteps(std::span<const PostOp> steps) : has_relu_(!steps.empty() && 
 
 void RowSteps::run(float* y, int64_t count, std::span<const float* const> operands) const {
   constexpr int64_t kCost = 8;  // of a step, as parallel_for counts
+  if (pass_.steps.empty()) return;
   c10::SmallVector<const void*, 4> sources{y};
   sources.append(operands.begin(), operands.end());
   void* const results[] = {y};

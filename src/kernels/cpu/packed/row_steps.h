@@ -1,4 +1,5 @@
-// The steps that follow a product of few rows, as one pass over its result.
+// The steps that follow a product of rows: the first ones are left to the product, and the others are one pass over its
+// result.
 #pragma once
 
 #include <span>
@@ -12,15 +13,15 @@ class RowSteps {
  public:
   explicit RowSteps(std::span<const PostOp> steps);
 
-  // Tells whether the steps begin with a relu, which is left to the product.
+  // Tell whether the steps begin with an addition, and go on with a relu. These are left to the product.
+  bool adds() const { return adds_; }
   bool has_relu() const { return has_relu_; }
-  bool empty() const { return pass_.steps.empty(); }
 
-  // Applies the steps to so many elements of y; each operand has as many, in the same layout.
+  // Applies the other steps to so many elements of y; each of their operands has as many, in the same layout.
   void run(float* y, int64_t count, std::span<const float* const> operands) const;
 
  private:
-  bool has_relu_;
+  bool adds_, has_relu_;
   chain::Loop pass_;
 };
 
