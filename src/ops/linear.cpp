@@ -13,6 +13,8 @@ Values matmul(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::matmul", {n.tensor(0), n.tensor(1)}), n.element(0))};
 }
 
+bool is_int64(double value) { return std::trunc(value) == value && std::abs(value) < 0x1p63; }
+
 // Gives alpha or beta as ATen wants it: an integer where the tensors are.
 Arg factor(double value, bool whole) {
   if (whole) return static_cast<int64_t>(value);
@@ -25,7 +27,7 @@ Values gemm(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   const double alpha = n.attr_float("alpha"), beta = n.attr_float("beta");
   const bool integers = !is_floating(type);
-  const bool fractions = integers && (std::trunc(alpha) != alpha || std::trunc(beta) != beta);
+  const bool fractions = integers && !(is_int64(alpha) && is_int64(beta));
   const bool whole = integers && !fractions;
   const auto operand = [&](size_t i) {
     return fractions ? t.call("aten::to", {n.tensor(i), c10::kDouble}) : n.tensor(i);
@@ -35,12 +37,14 @@ Values gemm(Translator& t, const NodeView& n) {
   };
   const Value a = matrix(0, "transA"), b = matrix(1, "transB");
   const auto product = [&] {
-    if (n.has(2)) {
+    // ATen may multiply a matrix by alpha before the sums, where an infinite one makes NaN of each zero.
+    if (n.has(2) && std::isfinite(alpha)) {
       return t.call("aten::addmm",
                     {operand(2), a, b, kw("beta", factor(beta, whole)), kw("alpha", factor(alpha, whole))});
     }
-    const Value y = t.call("aten::mm", {a, b});
-    return alpha == 1 ? y : t.call("aten::mul", {y, factor(alpha, whole)});
+    const Value sums = t.call("aten::mm", {a, b});
+    const Value y = alpha == 1 ? sums : t.call("aten::mul", {sums, factor(alpha, whole)});
+    return n.has(2) && beta != 0 ? t.call("aten::add", {y, operand(2), kw("alpha", factor(beta, whole))}) : y;
   };
   if (!fractions) return {wrapped(t, product(), type)};
   const Value integer = t.call("aten::to", {product(), c10::kLong});

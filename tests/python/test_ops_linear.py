@@ -177,6 +177,16 @@ def test_determinants(shape, dtype):
     assert_close(found, exact)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("beta", [0.0, 3.0])
+def test_gemm_multiplies_the_sums_by_an_infinite_alpha(dtype, beta):
+    """A matrix that alpha is multiplied by before has NaN for its zeros."""
+    a, b = np.array([[1, 2], [3, 4]], dtype), np.array([[1, 0], [0, -1]], dtype)
+    c = np.array([[1, 2]], dtype)
+    expected = dtype(-np.inf) * (a @ b)
+    assert_same(run_op("Gemm", [a, b, c], alpha=-np.inf, beta=beta), [expected])
+
+
 def test_gemm_ignores_c_where_beta_is_0():
     a, c = np.ones((2, 2), np.float32), np.full((2, 2), np.nan, np.float32)
     assert_same(run_op("Gemm", [a, a, c], beta=0.0), reference_op("MatMul", [a, a]))
