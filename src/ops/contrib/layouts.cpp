@@ -69,12 +69,16 @@ Values of_same_name(Translator& t, const NodeView& n) {
   return outputs;
 }
 
+// Translates QLinearAveragePool. Sums of integers are exact in any order, so that a mean in the middle between two steps
+// is one.
 Values q_linear_average_pool(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
-  const Value x = t.call("dequantized_by_one", {n.tensor(0), n.tensor(1), n.tensor(2)}).as(Float);
-  const Value y = standard(t, n, "AveragePool", {x})[0].as(Float);
+  const Value one = t.constant(at::ones({}, c10::kFloat), Float);
+  const Value x = t.call("dequantized_by_one", {n.tensor(0), one, n.tensor(2)}).as(Float);
+  const Value means = standard(t, n, "AveragePool", {x})[0].as(Float);
+  const Value step = t.call("aten::div", {n.tensor(3), n.tensor(1)}).as(Float);
   const Value zero = n.has(4) ? n.input(4) : t.constant(at::zeros({}, storage_dtype(type)), type);
-  return standard(t, n, "QuantizeLinear", {y, n.input(3), zero});
+  return standard(t, n, "QuantizeLinear", {means, step, zero});
 }
 
 Values q_linear_conv_transpose(Translator& t, const NodeView& n) {

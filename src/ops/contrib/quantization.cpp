@@ -136,12 +136,13 @@ bool pools_whole_images(const Translator& t, const NodeView& n) {
 }
 
 // Translates QLinearAveragePool. The kernel pools whole images as QLinearGlobalAveragePool, which adds the zero point
-// after rounding.
+// after rounding. Sums of integers are exact in any order, so that a mean in the middle between two steps is one.
 Values qlinear_average_pool(Translator& t, const NodeView& n) {
   if (pools_whole_images(t, n)) return qlinear_global_average_pool(t, n);
-  const NodeView images(t, n.proto(), n.schema(), n.label(), {real(t, n, 0)});
-  const Value y = average_pool(t, images, /*overhang_is_padding=*/true)[0];
-  return {rounded_after_zero_point(t, n, t.call("aten::div", {y, scale(t, n, 3)}), 4)};
+  const NodeView images(t, n.proto(), n.schema(), n.label(), {dequantized(t, n.tensor(0), {}, zero(t, n, 2), Float)});
+  const Value means = average_pool(t, images, /*overhang_is_padding=*/true)[0];
+  const Value steps = t.call("aten::div", {scale(t, n, 1), scale(t, n, 3)});
+  return {rounded_after_zero_point(t, n, t.call("aten::mul", {means, steps}).as(Float), 4)};
 }
 
 // --- Sums and products ---
