@@ -256,14 +256,14 @@ bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
   });
 }
 
+}  // namespace
+
 bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {
   for (int64_t i = 0; i < t.dim(); ++i) {
     if (t.size(i) != 1 && t.stride(i) != strides[i]) return false;
   }
   return true;
 }
-
-}  // namespace
 
 void copy_into(const at::Tensor& to, const at::Tensor& from) {
   if (to.numel() == 0) return;

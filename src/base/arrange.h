@@ -5,6 +5,9 @@
 
 namespace onnxtorch {
 
+// Tells whether the tensor has these strides; that of a dimension of size 1 does not matter.
+__attribute__((visibility("default"))) bool has_strides(const at::Tensor& t, at::IntArrayRef strides);
+
 // Gives the tensor with these strides, or itself where it has them. They are those of a dense tensor; the stride of a
 // dimension of size 1 does not matter.
 __attribute__((visibility("default"))) at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides);

@@ -241,6 +241,22 @@ def test_a_nan_that_arises_between_layers_is_kept(body: str):
     assert np.isnan(onnx_torch.prepare(source).run([x])[0]).any()
 
 
+def test_a_nan_in_a_sum_that_takes_the_memory_of_a_bounded_operand_is_kept():
+    source = model(
+        "(float[N, 6, 2, 2] x) => (float[N, 6, 1, 1] y) { a = Conv(x, k) b = Relu(a) n = Neg(b) l = Log(n) "
+        "c = Conv(l, w) d = Add(c, b) e = Relu(d) g = Conv <pads = [1, 1, 1, 1]> (e, v) y = Relu(g) }",
+        k=(6, 6, 2, 2),
+        w=(6, 6, 1, 1),
+        v=(6, 6, 3, 3),
+    )
+    x = floats(20000, 6, 2, 2)
+    wanted = np.isnan(onnx_torch.prepare(source, optimize=False).run([x])[0])
+    assert wanted.any()
+    rep = onnx_torch.prepare(source)
+    for _ in range(3):
+        assert np.array_equal(np.isnan(rep.run([x])[0]), wanted)
+
+
 def test_a_nan_in_an_earlier_result_is_kept():
     rep = onnx_torch.prepare(residual_model("y = Relu(b)"))
     (y,) = rep.run([torch.from_numpy(floats(1, 6, 120, 110))])

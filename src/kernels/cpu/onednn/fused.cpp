@@ -94,13 +94,6 @@ std::optional<std::vector<at::Tensor>> arranged_as(at::IntArrayRef sizes, at::In
   return fitting;
 }
 
-// Tells whether a tensor has these strides; that of a dimension of size 1 does not matter.
-bool lies_so(const at::Tensor& t, at::IntArrayRef strides) {
-  for (size_t dim = 0; dim < strides.size(); ++dim)
-    if (t.sizes()[dim] != 1 && t.strides()[dim] != strides[dim]) return false;
-  return true;
-}
-
 dnnl::memory lent(const at::Tensor& bias) {
   need_memory();
   return borrowed({{bias.numel()}, kFloat, dnnl::memory::format_tag::a}, bias);
@@ -210,6 +203,12 @@ std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) con
   return result;
 }
 
+std::vector<int64_t> Fused::sizes_of_product(at::IntArrayRef rows) const {
+  std::vector<int64_t> sizes = rows.vec();
+  sizes[at::maybe_wrap_dim(row_dim_, std::ssize(sizes))] = row_product_->columns();
+  return sizes;
+}
+
 void Fused::run_rows(const float* x, float* y, int64_t rows, std::span<const float* const> operands) const {
   const bool adds = row_steps_.adds();
   row_product_->run(x, y, rows, {.addend = adds ? operands.front() : nullptr, .relu = row_steps_.has_relu()});
@@ -218,9 +217,7 @@ void Fused::run_rows(const float* x, float* y, int64_t rows, std::span<const flo
 
 // Computes the product of the rows of x, which lies as strides() tells.
 at::Tensor Fused::run_rows(const at::Tensor& x, int64_t rows, at::TensorList operands) const {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes[at::maybe_wrap_dim(row_dim_, x.dim())] = row_product_->columns();
-  const std::vector<int64_t> strides = this->strides(sizes);
+  const std::vector<int64_t> sizes = sizes_of_product(x.sizes()), strides = this->strides(sizes);
   const bool sums = row_steps_.adds() && !operands.empty() && is_last_reference(operands.front()) &&
                     row_product_->adds_in_place(rows);
   const auto fitting = operands.size() == operands_ ? arranged_as(sizes, strides, operands) : std::nullopt;
@@ -234,7 +231,7 @@ at::Tensor Fused::run_rows(const at::Tensor& x, int64_t rows, at::TensorList ope
   for (const at::Tensor& operand : *fitting) others.push_back(operand.const_data_ptr<float>());
   run_rows(x.const_data_ptr<float>(), to, rows, others);
   const auto noted = [&](size_t i, float) { return bound_of(i == 0 ? x : (*fitting)[i - 1]); };
-  if (const auto bound = bound_of_result(post_ops_, noted)) note_bound(y, *bound);
+  note_bound(y, bound_of_result(post_ops_, noted).value_or(kInfinity));  // its memory may have that of an operand
   return y;
 }
 
@@ -324,7 +321,7 @@ class Fused::PlannedProduct : public PlannedCall {
         sizes_(x.sizes()),
         strides_(fused_->strides(x.sizes())),
         given_(x.strides()),
-        is_arranged_(lies_so(x, strides_)) {}
+        is_arranged_(has_strides(x, strides_)) {}
 
   // Gives the memory for x in the layout that the primitive takes, where x has another one.
   size_t work_bytes() const override {
@@ -404,17 +401,16 @@ std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList 
   const auto self = c10::intrusive_ptr<Fused>::reclaim_copy(const_cast<Fused*>(this));
   const int64_t rows = rows_taken(x.sizes());
   std::shared_ptr<const Prepared> p, summing;
-  std::vector<int64_t> sizes = x.sizes().vec(), strides;
+  std::vector<int64_t> sizes, strides;
   if (rows > 0) {
-    sizes[at::maybe_wrap_dim(row_dim_, x.dim())] = row_product_->columns();
-    strides = this->strides(sizes);
+    sizes = sizes_of_product(x.sizes()), strides = this->strides(sizes);
   } else {
     p = prepared(x.sizes(), post_ops_), summing = prepared(x.sizes(), summing_);
     if (!p->primitive || !summing->primitive || summing->strides != p->strides) return {};
     sizes = p->sizes, strides = p->strides;
   }
   const auto lies_well = [&](const at::Tensor& t) {
-    return t.sizes() == at::IntArrayRef(sizes) && is_plain(t, result_) && lies_so(t, strides);
+    return t.sizes() == at::IntArrayRef(sizes) && is_plain(t, result_) && has_strides(t, strides);
   };
   if (!lies_well(y) || !std::ranges::all_of(operands, lies_well)) return {};
   return std::make_unique<PlannedProduct>(self, rows, p, summing, x);

@@ -67,6 +67,7 @@ class Fused : public PackedProduct {
   class PlannedProduct;
 
   int64_t rows_taken(at::IntArrayRef sizes) const;
+  std::vector<int64_t> sizes_of_product(at::IntArrayRef rows) const;
   at::Tensor run_rows(const at::Tensor& x, int64_t rows, at::TensorList operands) const;
   void run_rows(const float* x, float* y, int64_t rows, std::span<const float* const> operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
