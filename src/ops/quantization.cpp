@@ -122,8 +122,8 @@ ElementType sum_type(std::optional<int64_t> terms) {
 }
 
 // Gives the type in which the sums of a product whose first factor this is are exact.
-ElementType sum_type(const Translator& t, const QuantizedMatrix& a) {
-  const auto sizes = t.known_sizes(a.x);
+ElementType sum_type(const Translator& t, const Value& a) {
+  const auto sizes = t.known_sizes(a);
   return sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
 }
 
@@ -136,27 +136,17 @@ Value laid_out(Translator& t, const char* script, const Value& parameter, Elemen
   return t.call(is_single(t, parameter) ? "one_for_all" : script, {wide});
 }
 
-Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  const ElementType type = sum_type(t, a);
-  return t
-      .call("aten::matmul", {dequantized(t, a.x, {}, laid_out(t, "per_row", a.zero_point, type), type),
-                             dequantized(t, b.x, {}, laid_out(t, "per_column", b.zero_point, type), type)})
-      .as(type);
-}
-
 Value integer_product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  return t.call("matmul_integer", {a.x, b.x, a.zero_point, b.zero_point, sum_type(t, a)}).as(Int32);
+  return t.call("matmul_integer", {a.x, b.x, a.zero_point, b.zero_point, sum_type(t, a.x)}).as(Int32);
 }
 
 Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_column", scale, Float); }
 
 namespace {
 
-// Quantizes sums in units of x_scale * w_scale to steps of y_scale.
-Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
-                  const Value& zero_point, ElementType to) {
-  const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
-  return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), {}, zero_point, to, true);
+// Gives what a sum of products is, in steps of y_scale.
+Value unit_of_sums(Translator& t, const Value& x_scale, const Value& w_scale, const Value& y_scale) {
+  return t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
 }
 
 Values matmul_integer(Translator& t, const NodeView& n) {
@@ -164,10 +154,15 @@ Values matmul_integer(Translator& t, const NodeView& n) {
 }
 
 Values qlinear_matmul(Translator& t, const NodeView& n) {
-  const Value sums = product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(3), zero_point(t, n, 5)});
-  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float), column_scale(t, n.tensor(4)),
-                      laid_out(t, "per_row", n.tensor(6), Float), laid_out(t, "per_row", zero_point(t, n, 7), Float),
-                      n.element(7))};
+  const Value a = n.tensor(0);
+  const ElementType type = sum_type(t, a);
+  const auto of_rows = [&](const Value& parameter, ElementType as) { return laid_out(t, "per_row", parameter, as); };
+  const Value unit =
+      unit_of_sums(t, of_rows(n.tensor(1), Float), column_scale(t, n.tensor(4)), of_rows(n.tensor(6), Float));
+  const Value steps = t.call("qlinear_matmul", {a, n.tensor(3), of_rows(zero_point(t, n, 2), type),
+                                                laid_out(t, "per_column", zero_point(t, n, 5), type), type, unit})
+                          .as(type);
+  return {quantized(t, steps, {}, of_rows(zero_point(t, n, 7), Float), n.element(7))};
 }
 
 // --- Convolutions of quantized images ---
@@ -207,10 +202,17 @@ Values conv_integer(Translator& t, const NodeView& n) {
 }  // namespace
 
 Values qlinear_conv(Translator& t, const NodeView& n) {
-  const Value w = n.tensor(3);
-  const Value sums = convolution(t, n, n.tensor(0), zero_point(t, n, 2), w, zero_point(t, n, 5), n.tensor(8));
-  const auto scale = [&](size_t i) { return along(t, n.tensor(i), 1, w, Float); };
-  return {requantized(t, sums, scale(1), scale(4), scale(6), along(t, zero_point(t, n, 7), 1, w, Float), n.element(7))};
+  const Value x = n.tensor(0), w = n.tensor(3), x_zero = zero_point(t, n, 2), w_zero = zero_point(t, n, 5);
+  const auto of_channels = [&](const Value& parameter) { return along(t, parameter, 1, w, Float); };
+  const Value unit = unit_of_sums(t, of_channels(n.tensor(1)), of_channels(n.tensor(4)), of_channels(n.tensor(6)));
+  const ElementType type = sum_type(filter_size(t, w));
+  const NodeView product(t, n.proto(), n.schema(), n.label(), {x, w, n.tensor(8)});
+  const auto c = aten_convolution(t, product);
+  const Value steps =
+      c ? t.call("qlinear_conv", {c->x, c->w, along(t, x_zero, 1, w, type), along(t, w_zero, 0, w, type), c->pads,
+                                  c->stride, c->padding, c->dilation, c->groups, type, unit, n.tensor(8)})
+        : t.call("aten::mul", {convolution(t, n, x, x_zero, w, w_zero, n.tensor(8)), unit});
+  return {quantized(t, steps.as(type), {}, of_channels(zero_point(t, n, 7)), n.element(7))};
 }
 
 void register_quantization_ops(Registry& r) {

@@ -26,10 +26,7 @@ struct QuantizedMatrix {
   Value x, zero_point;
 };
 
-// Gives the product of two matrices less their zero points, whose sums are exact in the type that it has.
-Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b);
-
-// Gives the same as int32. A script that is kept computes it.
+// Gives the product of two matrices less their zero points as int32. A script that is kept computes it.
 Value integer_product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b);
 
 // Gives a scale of a matrix as float, which broadcasts to it: one for all, or one for each column.

@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+import process_threads
 
 SECONDS = 180  # the most that all of a test's processes take
 THREADS = 3  # of OpenMP, on any machine
@@ -134,13 +134,12 @@ def with_as_many_threads():
     results(rep)
 
     def threads():  # but for those that watch runs
-        names = [(thread / "comm").read_text().strip() for thread in Path("/proc/self/task").iterdir()]
-        return len(names) - names.count("neighbours")
+        return {number for number, name in process_threads.names().items() if name != "neighbours"}
 
     def threads_started():
         before = threads()
         results(rep)
-        return threads() - before == THREADS - 1
+        return len(threads() - before) == THREADS - 1
 
     assert in_child(threads_started)
 

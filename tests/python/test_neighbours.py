@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+import process_threads
 
 SECONDS = 180  # the most that all of a test's processes take
 LAYERS, RUNS = 20, 200
@@ -39,10 +39,7 @@ def model():
 
 def holds_short_waits():
     """Tells whether the thread that watches holds others."""
-    names = []
-    for thread in Path("/proc/self/task").iterdir():
-        names.append((thread / "comm").read_text().strip())
-    return names.count("neighbours") > 1
+    return list(process_threads.names().values()).count("neighbours") > 1
 
 
 def beside_neighbours():
@@ -77,8 +74,7 @@ def beside_neighbours():
 def with_a_policy_of_its_own():
     rep = onnx_torch.prepare(model(), threads=2)
     rep.run({"x": np.zeros((1, 64, 16, 16), np.float32)})
-    names = [(thread / "comm").read_text().strip() for thread in Path("/proc/self/task").iterdir()]
-    assert "neighbours" not in names
+    assert "neighbours" not in process_threads.names().values()
 
 
 def run_alone(situation, **environment):

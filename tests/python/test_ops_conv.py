@@ -164,3 +164,27 @@ def test_huge_steps_are_refused_and_spoil_nothing(op_type, name):
     [y] = run_op("Conv", [np.ones((1, channels, 6, 5), np.float32), np.ones((16, channels, 3, 3), np.float32)])
     np.testing.assert_array_equal(y, np.full((1, 16, 4, 3), channels * 9, np.float32))
     torch.nn.functional.conv2d(torch.ones(1, channels, 7, 7), torch.ones(8, channels, 3, 3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("layout", ["all channels", "each channel", "transposed"])
+def test_longest_steps_over_most_channels_spoil_nothing(layout, dtype):
+    """An offset of a step is steps times channels times bytes, wherever channels are innermost."""
+    step, channels = 32768, 65536
+    x = np.ones((1, channels, 1, 1), dtype)
+    groups, filters = (channels, channels) if layout == "each channel" else (1, 4)
+    taps = np.array([1, 2], dtype)
+    if layout == "transposed":
+        w = np.broadcast_to(taps / dtype(channels), (channels, filters, 1, 2))
+        [y] = run_op("ConvTranspose", [x, w], strides=[1, step], dilations=[1, step])
+        expected = np.zeros((1, filters, 1, step + 1), dtype)
+        expected[..., 0], expected[..., -1] = taps
+    else:
+        w = np.broadcast_to(taps * dtype(groups) / dtype(channels), (filters, channels // groups, 1, 2))
+        attributes = {"strides": [1, step], "dilations": [1, step], "pads": [0, step, 0, step], "group": groups}
+        [y] = run_op("Conv", [x, w], **attributes)
+        expected = np.broadcast_to(taps[::-1], (1, filters, 1, 2))
+    np.testing.assert_array_equal(y, expected)
+    fresh = 48 + 2 * len(layout) + len(np.dtype(dtype).name)  # no kernel is there for so many channels yet
+    [y] = run_op("Conv", [np.ones((1, fresh, 6, 5), np.float32), np.ones((16, fresh, 3, 3), np.float32)])
+    np.testing.assert_array_equal(y, np.full((1, 16, 4, 3), fresh * 9, np.float32))

@@ -80,14 +80,23 @@ def matmul_integer(
     return int32_of(torch.matmul(dequantize_linear(A, None, a_zero, dtype), dequantize_linear(B, None, b_zero, dtype)))
 
 
+# Gives the sums of QLinearMatMul in steps of y_scale, of which `unit` is one of the sums, before they are rounded.
+@kept
+def qlinear_matmul(
+    a: Tensor, b: Tensor, a_zero_point: Optional[Tensor], b_zero_point: Optional[Tensor], dtype: int, unit: Tensor
+) -> Tensor:
+    left = dequantize_linear(a, None, a_zero_point, dtype)
+    return torch.matmul(left, dequantize_linear(b, None, b_zero_point, dtype)) * unit
+
+
 # Convolves integers less their zero points, which broadcast. The sums are exact in dtype. Zeros go around images that
 # have lost their zero point, as they stand for it.
-@kept
-def conv_integer(
+def integer_sums(
     x: Tensor,
     w: Tensor,
     x_zero_point: Optional[Tensor],
     w_zero_point: Optional[Tensor],
+    bias: Optional[Tensor],
     pads: Optional[List[int]],
     stride: List[int],
     padding: List[int],
@@ -101,4 +110,42 @@ def conv_integer(
     filters = dequantize_linear(w, None, w_zero, dtype)
     if pads is not None:
         images = torch.constant_pad_nd(images, pads, 0)
-    return int32_of(torch.convolution(images, filters, None, stride, padding, dilation, False, [0], groups))
+    b = None if bias is None else bias.to(dtype)
+    return torch.convolution(images, filters, b, stride, padding, dilation, False, [0], groups)
+
+
+@kept
+def conv_integer(
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Optional[Tensor],
+    w_zero_point: Optional[Tensor],
+    pads: Optional[List[int]],
+    stride: List[int],
+    padding: List[int],
+    dilation: List[int],
+    groups: int,
+    dtype: int,
+) -> Tensor:
+    sums = integer_sums(x, w, x_zero_point, w_zero_point, None, pads, stride, padding, dilation, groups, dtype)
+    return int32_of(sums)
+
+
+# Gives the sums of QLinearConv in steps of y_scale, of which `unit` is one of the sums, before they are rounded.
+@kept
+def qlinear_conv(
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Optional[Tensor],
+    w_zero_point: Optional[Tensor],
+    pads: Optional[List[int]],
+    stride: List[int],
+    padding: List[int],
+    dilation: List[int],
+    groups: int,
+    dtype: int,
+    unit: Tensor,
+    bias: Optional[Tensor],
+) -> Tensor:
+    sums = integer_sums(x, w, x_zero_point, w_zero_point, bias, pads, stride, padding, dilation, groups, dtype)
+    return sums * unit

@@ -199,38 +199,46 @@ void PanelProduct::multiply(const HeldWeight& weight, const at::Tensor& x, int64
   }
 }
 
-// Multiplies some rows at a time. They are copied, where they do not lie as kernels take them, and stay in the cache
-// while they are multiplied by one panel after the other. They are about as many each time, so that threads get as
-// much.
+// Multiplies some rows by some panels at a time. The rows are copied, where they do not lie as kernels take them, and
+// stay in the cache while they are multiplied by one panel after the other. They are about as many each time.
 void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid,
                                     const Put& put) const {
-  constexpr int64_t kBytes = 1 << 17, kMostRows = 96;
+  constexpr int64_t kBytes = 1 << 17, kMostRows = 96, kPanels = 8;
   const bool in_place = are_rows(p);
   const int64_t step = kernels().rows_at_once, row = p.steps() * kStepRows, out = columns() / convolution_.groups;
   const int64_t rows = std::clamp(kBytes / row / step * step, 4 * step, kMostRows);
-  const int64_t blocks = parts(windows, rows), count = parts(out, kPanelColumns);
+  const int64_t blocks = parts(windows, rows), panels = parts(out, kPanelColumns), pieces = parts(panels, kPanels);
   const auto first_of = [=, steps = parts(windows, step)](int64_t block) {
     return std::min(steps * block / blocks * step, windows);
   };
   const int64_t width = kernels().strip_columns, strips = parts(out, width);
-  const int64_t work = std::min(rows, windows) * row * kPanelColumns;
-  parallel_for(convolution_.groups * blocks * count, work / kProductsOfCost, [&](int64_t begin, int64_t end) {
-    const auto copied = std::make_unique_for_overwrite<uint8_t[]>(in_place ? 0 : std::min(rows, windows) * row);
-    int32_t sums[kMostRows * kPanelColumns] = {}, start[kPanelColumns];
+  struct Memory {
+    std::unique_ptr<uint8_t[]> rows;
+    std::array<int32_t, kMostRows * kPanelColumns> sums;
+  };
+  const int64_t threads = threads_for(convolution_.groups * windows * row * out / kProductsOfCost);
+  std::vector<Memory> memory(threads);
+  share_out(convolution_.groups * blocks * pieces, threads, [&](int64_t i, int64_t thread) {
+    const int64_t piece = i % pieces, block = i / pieces % blocks, group = i / pieces / blocks;
+    const int64_t first = first_of(block), last = first_of(block + 1);
     Patches of = p;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
-      const int64_t first = first_of(block), last = first_of(block + 1), column = panel * kPanelColumns;
-      const int64_t columns = std::min(kPanelColumns, out - column);
-      of.first = group * p.taken;
-      if (!in_place && (i == begin || panel == 0)) kernels().copy_patches(x, of, first, last, copied.get());
-      const uint8_t* const from = in_place ? x + first * p.channels + of.first : copied.get();
+    of.first = group * p.taken;
+    const uint8_t* from = x + first * p.channels + of.first;
+    auto& [copied, sums] = memory[thread];
+    if (!in_place) {
+      if (!copied) copied = std::make_unique_for_overwrite<uint8_t[]>(std::min(rows, windows) * row);
+      kernels().copy_patches(x, of, first, last, copied.get());
+      from = copied.get();
+    }
+    for (int64_t panel = piece * kPanels; panel < std::min((piece + 1) * kPanels, panels); ++panel) {
+      const int64_t column = panel * kPanelColumns, columns = std::min(kPanelColumns, out - column);
       for (int64_t c = 0; c < columns; c += width) {
         const Strip strip = strip_at(laid, group * strips + (column + c) / width);
+        int32_t start[kPanelColumns];
         for (int64_t k = 0; k < width; ++k) start[k] = -p.zero_point * strip.totals[k];
-        kernels().sum_strip(from, in_place ? p.channels : row, last - first, strip, start, sums + c);
+        kernels().sum_strip(from, in_place ? p.channels : row, last - first, strip, start, sums.data() + c);
       }
-      put(sums, kPanelColumns, first, last - first, group * out + column, columns);
+      put(sums.data(), kPanelColumns, first, last - first, group * out + column, columns);
     }
   });
 }

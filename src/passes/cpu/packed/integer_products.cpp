@@ -55,11 +55,13 @@ class Recognition {
   jit::Value* integer_product(const jit::Node* node) {
     const auto type = type_of(node->input(0));
     jit::Value* const zero_point = type && is_8_bit(*type) ? single_zero_point(node->input(2), *type) : nullptr;
-    const auto weight = zero_point ? weight_of_product(node) : std::nullopt;
+    const auto weight = zero_point ? weight_of_product(node, constants_) : std::nullopt;
     const auto operation = weight ? packed_integers(node, *weight, constants_) : c10::intrusive_ptr<Packed>();
     if (!operation) return nullptr;
     jit::Value* const constant = bind_constant(program_, c10::IValue(operation));
-    return insert(kIntegerProduct, {padded(node, zero_point), constant, zero_point}, node, c10::kInt);
+    jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, node->sourceRange());
+    jit::Value* const x = padded_images(graph_, node, fill, constants_);
+    return insert(kIntegerProduct, {x, constant, zero_point}, node, c10::kInt);
   }
 
   jit::Value* insert(Symbol kind, at::ArrayRef<jit::Value*> inputs, const jit::Node* source, c10::ScalarType type) {
@@ -74,37 +76,6 @@ class Recognition {
     if (given->mustBeNone()) return bind_constant(program_, at::scalar_tensor(0, type));
     const bool is_single = given->type()->expectRef<c10::TensorType>().numel() == size_t{1} || constants_.number(given);
     return is_single && type_of(given) == type ? given : nullptr;
-  }
-
-  // Gives the weight of a product, which may have lost its zero point in front of a loop.
-  std::optional<IntegerWeight> weight_of_product(const jit::Node* node) const {
-    const int64_t channel_dim = node->kind() == kConvInteger ? 0 : 1;
-    const auto differences = integer_weight(node->input(1), channel_dim, constants_);
-    return differences ? differences : weight_of(node->input(1), node->input(3), channel_dim, constants_);
-  }
-
-  // Gives what a product multiplies. A ConvInteger pads the images with their zero point.
-  jit::Value* padded(const jit::Node* node, jit::Value* zero_point) {
-    jit::Value *const x = node->input(0), *const pads = node->kind() == kConvInteger ? node->input(4) : nullptr;
-    if (!pads || pads->mustBeNone()) return x;
-    jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, node->sourceRange());
-    jit::Value* const result = graph_.insert(c10::aten::constant_pad_nd, {x, pads, fill}, {}, node->sourceRange());
-    result->setType(type_within(x, pads));
-    return result;
-  }
-
-  // Gives the type of a tensor with pads around it, those of the innermost dimension first.
-  c10::TypePtr type_within(const jit::Value* x, const jit::Value* pads) const {
-    const auto& type = x->type()->expectRef<c10::TensorType>();
-    auto sizes = type.sizes().sizes();
-    const auto known = constants_.get<std::vector<int64_t>>(pads);
-    if (!sizes || !known || known->size() > 2 * sizes->size())
-      return c10::TensorType::get()->withScalarType(type_of(x));
-    for (size_t i = 0; i < known->size(); ++i) {
-      auto& size = (*sizes)[sizes->size() - 1 - i / 2];
-      if (size) *size += (*known)[i];
-    }
-    return type.withSymbolicShapes(c10::SymbolicShape(*std::move(sizes)));
   }
 
   // --- What follows a product ---

@@ -23,6 +23,19 @@ std::optional<IntegerWeight> as_integers(const at::Tensor& weight, int64_t chann
   return IntegerWeight{bytes, at::neg(shifts).to(c10::kInt)};
 }
 
+// Gives the type of a tensor with pads around it, those of the innermost dimension first.
+c10::TypePtr type_within(const jit::Value* x, const jit::Value* pads, const Constants& constants) {
+  const auto& type = x->type()->expectRef<c10::TensorType>();
+  auto sizes = type.sizes().sizes();
+  const auto known = constants.get<std::vector<int64_t>>(pads);
+  if (!sizes || !known || known->size() > 2 * sizes->size()) return c10::TensorType::get()->withScalarType(type_of(x));
+  for (size_t i = 0; i < known->size(); ++i) {
+    auto& size = (*sizes)[sizes->size() - 1 - i / 2];
+    if (size) *size += (*known)[i];
+  }
+  return type.withSymbolicShapes(c10::SymbolicShape(*std::move(sizes)));
+}
+
 }  // namespace
 
 bool is_computed_of_inputs(const jit::Node* node) {
@@ -78,12 +91,31 @@ std::optional<IntegerWeight> weight_of(const jit::Value* numbers, const jit::Val
   return fits ? std::optional(IntegerWeight{*integers, zeros->to(c10::kInt)}) : std::nullopt;
 }
 
+std::optional<IntegerWeight> weight_of_product(const jit::Node* product, const Constants& constants) {
+  const int64_t channel_dim = is_convolution(product) ? 0 : 1;
+  const auto differences = integer_weight(product->input(1), channel_dim, constants);
+  return differences ? differences : weight_of(product->input(1), product->input(3), channel_dim, constants);
+}
+
+jit::Value* padded_images(jit::Graph& graph, const jit::Node* product, const jit::NamedValue& fill,
+                          const Constants& constants) {
+  jit::Value *const x = product->input(0), *const pads = is_convolution(product) ? product->input(4) : nullptr;
+  if (!pads || pads->mustBeNone()) return x;
+  jit::Value* const result = graph.insert(c10::aten::constant_pad_nd, {x, pads, fill}, {}, product->sourceRange());
+  result->setType(type_within(x, pads, constants));
+  return result;
+}
+
+bool is_convolution(const jit::Node* product) {
+  return product->kind() == c10::aten::convolution || product->kind() == kConvInteger ||
+         product->kind() == kQLinearConv;
+}
+
 c10::intrusive_ptr<Packed> packed_integers(const jit::Node* product, const IntegerWeight& weight,
                                            const Constants& constants) {
   const auto& [numbers, zero_points] = weight;
   const bool is_plain = product->kind() == c10::aten::convolution;
-  if (!is_plain && product->kind() != kConvInteger)
-    return numbers.dim() == 2 ? packed_integers(Linear{numbers, {}}, zero_points) : nullptr;
+  if (!is_convolution(product)) return numbers.dim() == 2 ? packed_integers(Linear{numbers, {}}, zero_points) : nullptr;
   const auto ints = [&](const char* name) { return constants.get<std::vector<int64_t>>(product->namedInput(name)); };
   const auto stride = ints("stride"), padding = ints("padding"), dilation = ints("dilation");
   const auto groups = constants.get<int64_t>(product->namedInput("groups"));

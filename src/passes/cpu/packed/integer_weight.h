@@ -34,7 +34,19 @@ std::optional<IntegerWeight> weight_of(const torch::jit::Value* numbers, const t
 std::optional<IntegerWeight> integer_weight(const torch::jit::Value* value, int64_t channel_dim,
                                             const Constants& constants);
 
-// Packs the product of a node that is a convolution, a matmul, an addmm, a ConvInteger or a MatMulInteger, without its
+// Gives the weight of one of the four products of integers (passes/cpu/packed/nodes.h); it may have lost its zero point
+// before.
+std::optional<IntegerWeight> weight_of_product(const torch::jit::Node* product, const Constants& constants);
+
+// Gives the images of a product of integers with its pads around them, which have the value `fill`; the first input of
+// one that has no pads.
+torch::jit::Value* padded_images(torch::jit::Graph& graph, const torch::jit::Node* product,
+                                 const torch::jit::NamedValue& fill, const Constants& constants);
+
+// Tells whether the node convolves, rather than multiplies matrices.
+bool is_convolution(const torch::jit::Node* product);
+
+// Packs the product of a node that is a convolution, a matmul, an addmm or one of the products of integers, without its
 // bias and pads; null where there is no such operator.
 c10::intrusive_ptr<Packed> packed_integers(const torch::jit::Node* product, const IntegerWeight& weight,
                                            const Constants& constants);

@@ -17,6 +17,8 @@ inline const auto kDequantizeLinear = c10::Symbol::fromQualString("onnx_torch::d
 inline const auto kDynamicQuantizeLinear = c10::Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
 inline const auto kMatMulInteger = c10::Symbol::fromQualString("onnx_torch::matmul_integer");
 inline const auto kConvInteger = c10::Symbol::fromQualString("onnx_torch::conv_integer");
+inline const auto kQLinearMatMul = c10::Symbol::fromQualString("onnx_torch::qlinear_matmul");
+inline const auto kQLinearConv = c10::Symbol::fromQualString("onnx_torch::qlinear_conv");
 
 // Gives the node that computes the value, if it is this operator.
 inline const torch::jit::Node* as(const torch::jit::Value* value, const char* schema) {

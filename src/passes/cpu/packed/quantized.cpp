@@ -132,7 +132,7 @@ class Recognition {
     const auto scale = scale_for(node->input(1), x);
     if (!type || !is_8_bit(*type) || !low || !high || !scale) return nullptr;
     const auto zero_point = zero_point_for(node->input(2), x, *type);
-    jit::Value* const given = node->input(1)->mustBeNone() ? in_units(x) : x;
+    jit::Value* const given = node->input(1)->mustBeNone() ? in_steps(x->node()) : x;
     return zero_point && given ? quantize(given, *scale, *zero_point, *low, *high, *type) : nullptr;
   }
 
@@ -370,7 +370,7 @@ class Recognition {
   }
 
   // Gives the dimension of a product's weight that its result has, too.
-  static int64_t channel_dim(const jit::Node* product) { return product->kind() == c10::aten::convolution ? 0 : 1; }
+  static int64_t channel_dim(const jit::Node* product) { return is_convolution(product) ? 0 : 1; }
 
   // Gives a product of a dequantized tensor its weight in 8 bits, too, or replaces it by one that takes it so.
   jit::Value* with_weight_of_bytes(jit::Node* node) {
@@ -393,7 +393,7 @@ class Recognition {
   }
 
   static bool fits(const jit::Node* product, const at::Tensor& weight) {
-    return product->kind() == c10::aten::convolution ? weight.dim() >= 3 && weight.dim() <= 5 : weight.dim() == 2;
+    return is_convolution(product) ? weight.dim() >= 3 && weight.dim() <= 5 : weight.dim() == 2;
   }
 
   // Inserts the dequantization of an int8 weight.
@@ -405,8 +405,9 @@ class Recognition {
 
   // Gives a product's bias: undefined where it has none, nothing where it is not constant.
   std::optional<at::Tensor> bias_of(const jit::Node* product) const {
-    if (product->kind() == c10::aten::convolution) {
-      return product->input(2)->mustBeNone() ? at::Tensor() : computed(product->input(2), constants_);
+    if (is_convolution(product)) {
+      const jit::Value* const bias = product->namedInput("bias");
+      return bias->mustBeNone() ? at::Tensor() : computed(bias, constants_);
     }
     if (product->kind() != c10::aten::addmm) return at::Tensor();
     const bool plain = constants_.number(product->input(3)) == 1.0 && constants_.number(product->input(4)) == 1.0;
@@ -419,8 +420,7 @@ class Recognition {
                              const at::Tensor& unit, const at::Tensor& bias) {
     const auto operation = packed_integers(product, weight, constants_);
     if (!operation) return nullptr;
-    const bool convolution = product->kind() == c10::aten::convolution;
-    std::vector<int64_t> shape(convolution ? weight.numbers.dim() - 1 : 1, 1);
+    std::vector<int64_t> shape(is_convolution(product) ? weight.numbers.dim() - 1 : 1, 1);
     shape[0] = -1;
     const auto constant = [&](c10::IValue value) { return bind_constant(program_, std::move(value)); };
     std::vector<jit::Value*> addends;
@@ -434,52 +434,43 @@ class Recognition {
     return result;
   }
 
-  // Replaces what QLinearConv and QLinearMatMul round: sums of products of integers less their zero points, times a
-  // constant unit. They become a product of what is dequantized with a scale of 1.
-  jit::Value* in_units(const jit::Value* value) {
-    const jit::Node* const times = as(value, kMul);
-    jit::Node* const product = times ? times->input(0)->node() : nullptr;
-    if (!product || !is_product(product) || product->kind() == c10::aten::addmm) return nullptr;
-    const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
-    const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);
-    if (!unit || !unit->defined() || unit->scalar_type() != c10::kFloat || !bias || !weight) return nullptr;
-    if (!fits(product, weight->numbers) || !is_finite(*unit)) return nullptr;
-    const bool convolution = product->kind() == c10::aten::convolution;
+  // Gives what QLinearConv or QLinearMatMul rounds as a product of what is dequantized with a scale of 1; null where
+  // the weight or the unit of the sums comes with the run.
+  jit::Value* in_steps(const jit::Node* product) {
+    const bool convolves = product->kind() == kQLinearConv;
+    const auto type = type_of(product->input(0));
+    if ((!convolves && product->kind() != kQLinearMatMul) || !type || !is_8_bit(*type)) return nullptr;
+    const auto zero_point = zero_point_for(product->input(2), product->input(0), *type);
+    const auto unit = constants_.tensor(product->namedInput("unit")), bias = bias_of(product);
+    const auto weight = weight_of_product(product, constants_);
+    if (!zero_point || !unit || !unit->defined() || unit->scalar_type() != c10::kFloat || !is_finite(*unit))
+      return nullptr;
+    if (!bias || !weight || !fits(product, weight->numbers)) return nullptr;
     const int64_t channels = weight->numbers.size(channel_dim(product)), dims = weight->numbers.dim();
-    if (!is_along(*unit, 1, channels, convolution ? dims : 2)) return nullptr;
-    jit::Value* const x = less_zero_point(product->input(0));
-    if (!x) return nullptr;
+    if (!is_along(*unit, 1, channels, dims)) return nullptr;
     const at::Tensor scales = unit->reshape(-1);
-    const at::Tensor in_units = bias->defined() ? at::mul(*bias, scales).to(c10::kFloat) : at::Tensor();
+    const at::Tensor addend = bias->defined() ? at::mul(bias->to(c10::kDouble), scales).to(c10::kFloat) : at::Tensor();
+    jit::Value* const numbers = padded_images(graph_, product, *zero_point, constants_);
     const ShiftedWeight shifted(weight->numbers, weight->zero_points, channel_dim(product));
-    if (shifted.has_shifts()) {
-      return scaled_product(product, x->node()->input(0), *constants_.get<int64_t>(x->node()->input(2)), *weight,
-                            scales, in_units);
-    }
-    jit::Node* const same = graph_.createClone(product, [](jit::Value* of) { return of; });
-    same->replaceInput(0, x);
-    same->replaceInput(1, dequantized_weight(product, shifted.numbers(), scales));
-    if (in_units.defined()) same->replaceInput(2, bind_constant(program_, in_units));
-    same->setSourceRange(product->sourceRange());
-    graph_.insertNode(same);
-    same->output()->setType(type_like(product->output(), c10::kFloat));
-    return same->output();
+    if (shifted.has_shifts()) return scaled_product(product, numbers, *zero_point, *weight, scales, addend);
+    jit::Value* const x = insert(kDequantize, {numbers, 1.0, *zero_point}, c10::kFloat);
+    take_sizes(x, numbers);
+    jit::Value* const w = dequantized_weight(product, shifted.numbers(), scales);
+    jit::Value* const result = convolves ? convolution(product, x, w, addend) : matmul(x, w);
+    result->setType(type_like(product->output(), c10::kFloat));
+    return result;
   }
 
-  // Gives the value, maybe padded with zeros, as a dequantization with a scale of 1 of int8 or uint8.
-  jit::Value* less_zero_point(jit::Value* value) {
-    jit::Node* const node = value->node();
-    if (is_padding(node)) {
-      jit::Value* const inside = less_zero_point(node->input(0));
-      if (!inside) return nullptr;
-      jit::Node* const same = graph_.insertNode(graph_.createClone(node, [](jit::Value* of) { return of; }));
-      same->replaceInput(0, inside);
-      return moved(same);
-    }
-    const jit::Node* const steps = as(value, kDequantizeLinear);
-    jit::Value* const result = steps && steps->input(1)->mustBeNone() ? dequantized(steps) : nullptr;
-    if (result) take_sizes(result, value);
-    return result;
+  jit::Value* matmul(jit::Value* a, jit::Value* b) { return graph_.insert(c10::aten::matmul, {a, b}, {}, source_); }
+
+  // Inserts the convolution that a QLinearConv does.
+  jit::Value* convolution(const jit::Node* of, jit::Value* x, jit::Value* w, const at::Tensor& bias) {
+    const auto same = [&](const char* name) { return jit::NamedValue(of->namedInput(name)); };
+    jit::Value* const addend = bias.defined() ? bind_constant(program_, bias) : graph_.insertConstant(c10::IValue());
+    return graph_.insert(c10::aten::convolution,
+                         {x, w, addend, same("stride"), same("padding"), same("dilation"), false,
+                          std::vector<int64_t>{0}, same("groups")},
+                         {}, source_);
   }
 
   // Finds the weight of a value that is float(integers less zero points) * scales.
