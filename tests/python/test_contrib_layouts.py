@@ -7,7 +7,8 @@ from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array
 
 import onnx_torch
-from models import model_of, run_op, tensor_info
+from models import model_of, op_model, run_op, tensor_info
+from quantized_models import by_onnxruntime
 from random_numbers import RNG
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -213,3 +214,32 @@ WRONG_CHANNELS_LAST = [
 def test_wrong_images_with_channels_last_are_refused(op, inputs, options, message):
     with pytest.raises(onnx_torch.Error, match=message):
         run_op(op, inputs, opset=13, domain=CHANNELS_LAST, **options)
+
+
+POOLS = [
+    {"kernel_shape": [2, 3], "strides": [1, 2], "pads": [1, 0, 0, 1]},
+    {"kernel_shape": [2, 2], "count_include_pad": 1, "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [7, 6]},
+]
+
+
+@pytest.mark.parametrize("shape", [None, (2, 7, 6, 8), ("n", 7, 6, "c")], ids=str)
+@pytest.mark.parametrize("options", POOLS, ids=str)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_quantized_average_pools_with_channels_last(dtype, options, shape):
+    """Many means lie in the middle between two steps."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = RNG.integers(low, high, (2, 7, 6, 8), dtype, endpoint=True)
+    numbers = [np.float32(0.5), dtype(low + 100), np.float32(1), dtype(low + 77)]
+    inputs = [x, *map(np.asarray, numbers)]
+    made = {
+        domain: op_model("QLinearAveragePool", inputs, opset=1, domain=domain, **options)
+        for domain in ("com.microsoft", CHANNELS_LAST)
+    }
+    made["com.microsoft"].graph.node[0].attribute.append(helper.make_attribute("channels_last", 1))
+    for model in made.values():
+        model.ir_version, model.opset_import[1].version = 8, 17  # which any onnxruntime knows
+        model.graph.input[0].CopyFrom(tensor_info("x0", x, shape))
+    expected = by_onnxruntime(made["com.microsoft"], inputs)[0]
+    for model in made.values():
+        np.testing.assert_array_equal(onnx_torch.prepare(model).run(inputs)[0], expected)

@@ -23,6 +23,9 @@ Value activated(Translator& t, const NodeView& n, const Value& y);
 // Translates Conv, the sum with a fourth input, and an activation.
 Values fused_conv(Translator& t, const NodeView& n);
 
+// Translates QLinearAveragePool of images with the channels second.
+Values qlinear_average_pool(Translator& t, const NodeView& n);
+
 // A layout of images: the function that makes them plain, with the channels second, and the one that brings them into
 // it.
 struct ImageLayout {

@@ -69,19 +69,7 @@ Values of_same_name(Translator& t, const NodeView& n) {
   return outputs;
 }
 
-// Translates QLinearAveragePool. Sums of integers are exact in any order, so that a mean in the middle between two steps
-// is one.
-Values q_linear_average_pool(Translator& t, const NodeView& n) {
-  const ElementType type = n.element(0);
-  const Value one = t.constant(at::ones({}, c10::kFloat), Float);
-  const Value x = t.call("dequantized_by_one", {n.tensor(0), one, n.tensor(2)}).as(Float);
-  const Value means = standard(t, n, "AveragePool", {x})[0].as(Float);
-  const Value step = t.call("aten::div", {n.tensor(3), n.tensor(1)}).as(Float);
-  const Value zero = n.has(4) ? n.input(4) : t.constant(at::zeros({}, storage_dtype(type)), type);
-  return standard(t, n, "QuantizeLinear", {means, step, zero});
-}
-
-Values q_linear_conv_transpose(Translator& t, const NodeView& n) {
+Values qlinear_conv_transpose(Translator& t, const NodeView& n) {
   const Value x = t.call("dequantized_by_one", {n.tensor(0), n.tensor(1), n.tensor(2)}).as(Float);
   const Value w =
       t.call("dequantized_transposed_filters", {n.tensor(3), n.tensor(4), n.tensor(5), n.attr_int("group")}).as(Float);
@@ -120,8 +108,8 @@ void register_contrib_layouts_ops(Registry& r) {
 
   for (const auto& [op, first, last] : kOfSameName)
     r.op(kChannelsLast, op).since(first, in_layout(channels_last(), of_same_name)).reviewed_to(last);
-  r.op(kChannelsLast, "QLinearAveragePool").since(1, in_layout(channels_last(), q_linear_average_pool));
-  r.op(kChannelsLast, "QLinearConvTranspose").since(1, in_layout(channels_last(), q_linear_conv_transpose));
+  r.op(kChannelsLast, "QLinearAveragePool").since(1, in_layout(channels_last(), qlinear_average_pool));
+  r.op(kChannelsLast, "QLinearConvTranspose").since(1, in_layout(channels_last(), qlinear_conv_transpose));
   // Resize has scales and sizes of the dimensions as they come.
   r.op(kChannelsLast, "Resize").since(11, of_same_name).reviewed_to(19);
 }

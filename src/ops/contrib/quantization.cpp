@@ -8,6 +8,7 @@
 #include "ops/arithmetic.h"
 #include "ops/cast.h"
 #include "ops/contrib/contrib.h"
+#include "ops/contrib/fused.h"
 #include "ops/recurrent.h"
 #include "ops/spatial.h"
 #include "translate/registry.h"
@@ -125,25 +126,42 @@ Values qlinear_global_average_pool(Translator& t, const NodeView& n) {
   return {rounded_steps(t, n, means, 4, n.element(0))};
 }
 
-// Tells whether one window takes all of an image for certain.
-bool pools_whole_images(const Translator& t, const NodeView& n) {
-  const auto shape = t.known_shape(n.input(0));
+// Tells whether one window takes all of an image; nothing where the run will tell.
+std::optional<bool> pools_whole_images(const Translator& t, const NodeView& n) {
   const std::vector<int64_t> kernel = n.attr_ints("kernel_shape");
   const bool padded =
       n.has_attribute("pads") && std::ranges::any_of(n.attr_ints("pads"), [](int64_t p) { return p != 0; });
-  return shape && shape->size() == kernel.size() + 2 && std::equal(kernel.begin(), kernel.end(), shape->begin() + 2) &&
-         !padded && !n.attr_string("auto_pad").starts_with("SAME");
+  if (padded || n.attr_string("auto_pad").starts_with("SAME")) return false;
+  const auto sizes = t.known_sizes(n.input(0));
+  if (!sizes) return {};
+  if (sizes->size() != kernel.size() + 2) return false;
+  bool all_known = true;
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    const auto size = (*sizes)[i + 2];
+    if (size && *size != kernel[i]) return false;
+    all_known &= size.has_value();
+  }
+  return all_known ? std::optional(true) : std::nullopt;
 }
+
+}  // namespace
 
 // Translates QLinearAveragePool. The kernel pools whole images as QLinearGlobalAveragePool, which adds the zero point
 // after rounding. Sums of integers are exact in any order, so that a mean in the middle between two steps is one.
 Values qlinear_average_pool(Translator& t, const NodeView& n) {
-  if (pools_whole_images(t, n)) return qlinear_global_average_pool(t, n);
+  const auto whole = pools_whole_images(t, n);
+  if (whole == true) return qlinear_global_average_pool(t, n);
   const NodeView images(t, n.proto(), n.schema(), n.label(), {dequantized(t, n.tensor(0), {}, zero(t, n, 2), Float)});
   const Value means = average_pool(t, images, /*overhang_is_padding=*/true)[0];
   const Value steps = t.call("aten::div", {scale(t, n, 1), scale(t, n, 3)});
-  return {rounded_after_zero_point(t, n, t.call("aten::mul", {means, steps}).as(Float), 4)};
+  const Value of_windows = rounded_after_zero_point(t, n, t.call("aten::mul", {means, steps}).as(Float), 4);
+  if (whole == false) return {of_windows};
+  const Value of_images = qlinear_global_average_pool(t, n)[0];
+  return {
+      t.call("of_whole_images", {n.tensor(0), n.attr_ints("kernel_shape"), of_images, of_windows}).as(of_windows.type)};
 }
+
+namespace {
 
 // --- Sums and products ---
 

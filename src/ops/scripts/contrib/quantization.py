@@ -40,6 +40,11 @@ def quantized_image_means(x: Tensor, x_scale: Tensor, zero_point: Optional[Tenso
     return sums_of_steps(x, zero_point) * (x_scale / (y_scale * count))
 
 
+# Gives the pool of whole images where one window takes all of an image, or else that of windows.
+def of_whole_images(x: Tensor, kernel: List[int], of_images: Tensor, of_windows: Tensor) -> Tensor:
+    return of_images if x.size()[2:] == kernel else of_windows
+
+
 # Multiplies x, quantized to uint8 by its own range, by a matrix of integers in units of `scale`. x_scale is cast to
 # float32, which it is already, so that the type of the result is known.
 def dynamic_product(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
