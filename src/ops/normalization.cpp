@@ -47,9 +47,9 @@ Values batch_norm(Translator& t, const NodeView& n, bool training) {
   // Each feature is a channel where not spatial; what has but one dimension has one channel.
   const bool spatial = !n.has_attribute("spatial") || n.attr_int("spatial") != 0;
   const auto sizes = t.known_sizes(inputs[0]);
-  const bool reshaped = !spatial || (sizes && sizes->size() == 1);
+  const bool reshaped = !spatial || !sizes || sizes->size() == 1;
   if (reshaped) {
-    inputs[0] = spatial ? t.call("aten::unsqueeze", {inputs[0], 1}) : t.call("aten::flatten", {inputs[0], 1});
+    inputs[0] = spatial ? t.call("with_channels", {inputs[0]}) : t.call("aten::flatten", {inputs[0], 1});
     for (size_t i = 1; i < inputs.size(); ++i) inputs[i] = t.call("aten::flatten", {inputs[i]});
   }
   Values outputs = normalized_batch(t, n, inputs, training);

@@ -22,6 +22,7 @@ __all__ = [
     "suite",
     "with_initializers",
     "with_symbolic_dims",
+    "without_shapes",
 ]
 
 # The devices for tests that run wherever a device is.
@@ -63,21 +64,31 @@ def with_initializers(case: Case) -> Case | None:
     return dataclasses.replace(case, model=model, data_sets=[(kept_values, outputs)])
 
 
-def _dims(type_: onnx.TypeProto) -> list[onnx.TensorShapeProto.Dimension]:
-    """Gives the dimensions of a tensor, or of the tensors in a sequence or an optional."""
+def _tensor_type(type_: onnx.TypeProto) -> onnx.TypeProto.Tensor:
+    """Gives the type of a tensor, or of the tensors in a sequence or an optional."""
     if type_.HasField("sequence_type"):
-        return _dims(type_.sequence_type.elem_type)
+        return _tensor_type(type_.sequence_type.elem_type)
     if type_.HasField("optional_type"):
-        return _dims(type_.optional_type.elem_type)
-    return list(type_.tensor_type.shape.dim)
+        return _tensor_type(type_.optional_type.elem_type)
+    return type_.tensor_type
 
 
 def with_symbolic_dims(case: Case) -> Case | None:
     """Makes each dimension of each input symbolic; gives None where no input has one."""
     model = _copy(case.model)
-    dims = [dim for info in model.graph.input for dim in _dims(info.type)]
+    dims = [dim for info in model.graph.input for dim in _tensor_type(info.type).shape.dim]
     if not dims:
         return None
     for number, dim in enumerate(dims):
         dim.dim_param = f"d{number}"
+    return dataclasses.replace(case, model=model)
+
+
+def without_shapes(case: Case) -> Case | None:
+    """Leaves open how many dimensions each input and output has; gives None where there is no input."""
+    model = _copy(case.model)
+    if not model.graph.input:
+        return None
+    for info in (*model.graph.input, *model.graph.output):
+        _tensor_type(info.type).ClearField("shape")
     return dataclasses.replace(case, model=model)

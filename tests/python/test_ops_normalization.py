@@ -81,18 +81,21 @@ def test_batch_normalization_of_each_feature(outputs):
         close(results[1], mean * 0.9 + x.mean(0) * 0.1)
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("shape", [(5,), (5, 1)])
-def test_batch_normalization_of_few_dimensions(shape):
+def test_batch_normalization_of_few_dimensions(shape, known):
     x = normal(*shape)
     params = [np.array([v], np.float32) for v in (2, 1, 0.5, 4)]
-    inputs = [tensor_info(name, value, value.shape) for name, value in zip("xsbmv", [x, *params], strict=True)]
-    model = model_of([helper.make_node("BatchNormalization", [*"xsbmv"], ["y"])], inputs, ["y"])
+    model = op_model("BatchNormalization", [x, *params])
+    if known:
+        model.graph.input[0].CopyFrom(tensor_info("x0", x, x.shape))
     close(onnx_torch.backend.prepare(model, "CPU").run([x, *params])[0], 2 * (x - 0.5) / np.sqrt(4 + 1e-5) + 1)
 
 
 def test_batch_normalization_is_one_call():
     x = normal(2, 3, 4)
     model = op_model("BatchNormalization", [x, *(np.ones(3, np.float32) for _ in range(4))])
+    model.graph.input[0].CopyFrom(tensor_info("x0", x, ("n", 3, "size")))
     assert onnx_torch.backend.prepare(model, "CPU").graph().count("aten::") == 1
 
 

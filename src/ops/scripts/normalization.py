@@ -9,6 +9,11 @@ def instance_normalization(input: Tensor, scale: Tensor, B: Tensor, epsilon: flo
     return torch.instance_norm(input, scale, B, None, None, True, 0.0, epsilon, False)
 
 
+# Gives x with a dimension of channels.
+def with_channels(x: Tensor) -> Tensor:
+    return torch.unsqueeze(x, 1) if x.dim() == 1 else x
+
+
 # Gives the output, the running mean and variance, and the mean and variance of this batch.
 def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, momentum: float,
                         epsilon: float) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
