@@ -96,7 +96,7 @@ def test_the_module_is_the_program(cli):
         (["run", "net.onnx", "--shape", "batch=two"], "is not NAME=SIZE"),
         (["run", "net.onnx", "--shape", "rows=2"], 'no dimension "rows"; there are batch'),
         (["run", "net.onnx", "--shape", "z=2x3"], 'no input "z"'),
-        (["run", "net.onnx", "--threads", "-1"], "greater than or equal to 0"),
+        (["run", "net.onnx", "--threads", "-1"], "-1 is not in the range x>=0"),
         (["run", "net.onnx", "--limit", "seconds"], "is not NAME=MOST"),
         (["run", "net.onnx", "--limit", "time=1"], 'no limit "time"'),
         (["run", "net.onnx", "--limit", "memory=8"], "the option limits allows it 8"),
