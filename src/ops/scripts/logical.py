@@ -1,11 +1,11 @@
 # BitShift, IsInf.
 
 
-# Shifts uint64: zeros come in where int64 has copies of the sign. ATen shifts everything out where y is out of range.
+# Shifts uint64, whose bits are those of int64: the first step clears the sign, which the others would copy. ATen shifts
+# everything out where y is out of range.
 def unsigned_shift_right_by(x: Tensor, y: Tensor) -> Tensor:
-    kept = torch.bitwise_not(torch.bitwise_left_shift(torch.full_like(y, -1), 64 - y))
-    in_range = torch.logical_and(y >= 0, y < 64)
-    return torch.where(in_range, torch.bitwise_and(torch.bitwise_right_shift(x, y), kept), 0)
+    half = torch.bitwise_and(torch.bitwise_right_shift(x, 1), 0x7FFFFFFFFFFFFFFF)
+    return torch.where(y == 0, x, torch.bitwise_right_shift(half, y - 1))
 
 
 def isinf(X: Tensor, detect_negative: bool, detect_positive: bool) -> Tensor:
