@@ -456,12 +456,11 @@ class Recognition {
     jit::Value* const x = insert(kDequantize, {numbers, 1.0, *zero_point}, c10::kFloat);
     take_sizes(x, numbers);
     jit::Value* const w = dequantized_weight(product, shifted.numbers(), scales);
-    jit::Value* const result = convolves ? convolution(product, x, w, addend) : matmul(x, w);
+    jit::Value* const result =
+        convolves ? convolution(product, x, w, addend) : graph_.insert(c10::aten::matmul, {x, w}, {}, source_);
     result->setType(type_like(product->output(), c10::kFloat));
     return result;
   }
-
-  jit::Value* matmul(jit::Value* a, jit::Value* b) { return graph_.insert(c10::aten::matmul, {a, b}, {}, source_); }
 
   // Inserts the convolution that a QLinearConv does.
   jit::Value* convolution(const jit::Node* of, jit::Value* x, jit::Value* w, const at::Tensor& bias) {
