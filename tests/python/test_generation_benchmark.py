@@ -87,10 +87,10 @@ def test_latencies_as_json(folder, monkeypatch, capfd):
         (("model.onnx", "--prompt", 4), "it goes with --generate"),
         (("model.onnx", "--tokens", 4), "it goes with --generate"),
         (("model.onnx", "--generate", "--engine", "reference"), 'no engine "reference" that generates'),
-        ((".", "--generate", "--tokens", 1), "greater than or equal to 2"),
+        ((".", "--generate", "--tokens", 1), "1 is not in the range x>=2"),
         (("model.onnx", "--generate", "--limit", "memory=8"), "the option limits allows it 8"),
         (("model.onnx", "--generate", "--limit", "nodes=2"), "more nodes than the 2 that the option limits allows"),
-        (("model.onnx", "--generate", "--rounds", 0), "greater than or equal to 1"),
+        (("model.onnx", "--generate", "--rounds", 0), "0 is not in the range x>=1"),
         ((".",), "'.' is a folder; a language model goes with --generate"),
     ],
 )
