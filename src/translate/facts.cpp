@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "base/run_guard.h"
@@ -82,6 +83,20 @@ bool is_same(const IValue& a, const IValue& b) {
 // Gives the first of the trials that there is.
 const IValue& first_of(const Facts::Trials& trials) {
   return **std::ranges::find_if(trials, [](const auto& trial) { return trial.has_value(); });
+}
+
+// Tells whether a tensor is smaller in the second or third trial, where all open sizes are larger, than in the first,
+// where they are 1.
+bool shrinks(const Facts::Trials& trials) {
+  const auto sizes = [&](size_t trial) {
+    const bool has_sizes = trials[trial] && trials[trial]->isTensor() && trials[trial]->toTensor().defined();
+    return has_sizes ? trials[trial]->toTensor().sizes() : at::IntArrayRef();
+  };
+  const auto shrinks_to = [&](size_t trial) {
+    const at::IntArrayRef first = sizes(0), other = sizes(trial);
+    return first.size() == other.size() && !std::ranges::equal(first, other, std::less_equal());
+  };
+  return shrinks_to(1) || shrinks_to(2);
 }
 
 struct Quietly {
@@ -376,7 +391,7 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
     }
   }
   const bool by_chance = std::ranges::any_of(inputs, [this](const jit::Value* v) { return by_chance_.contains(v); });
-  keep(outputs, std::move(found), kind, by_chance || fails);
+  keep(outputs, std::move(found), kind, by_chance || fails || kind.may_shrink);
 }
 
 void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance) {
@@ -395,7 +410,7 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
     } else if (alike && (by_chance ? kind.reads_rank : kind.reads_sizes)) {
       values_[outputs[i]] = first;
     } else {
-      if (alike || by_chance) by_chance_.insert(outputs[i]);
+      if (alike || by_chance || shrinks(found[i])) by_chance_.insert(outputs[i]);
       open_[outputs[i]] = std::move(found[i]);
     }
   }
@@ -422,8 +437,23 @@ void Facts::learn(jit::Node* node) {
     values_[outputs[0]] = *known;
     return;
   }
-  learn(inputs, outputs, {!node->isNondeterministic(), has(node, Trait::ReadsSizes), has(node, Trait::ReadsRank)},
-        *run);
+  const Kind kind{!node->isNondeterministic(), has(node, Trait::ReadsSizes), has(node, Trait::ReadsRank),
+                  may_shrink(node)};
+  learn(inputs, outputs, kind, *run);
+}
+
+// Tells whether a node gives less the more there is: a slice from as far from the end as a number says, to as far from
+// the begin as another one says, where there is more than that number in any trial.
+bool Facts::may_shrink(const jit::Node* node) const {
+  if (node->kind() != c10::aten::slice || node->inputs().size() != 5) return false;  // one of a list has four inputs
+  const auto dim = known_int(node->input(1)), start = known_int(node->input(2)), end = known_int(node->input(3));
+  const auto data = open_.find(node->input(0));
+  if (!dim || !start || !end || *start >= 0 || *end < 0 || data == open_.end()) return false;
+  return std::ranges::any_of(data->second, [&](const auto& trial) {
+    const bool has_dim =
+        trial && trial->isTensor() && -trial->toTensor().dim() <= *dim && *dim < trial->toTensor().dim();
+    return has_dim && trial->toTensor().size(*dim) > *end;
+  });
 }
 
 }  // namespace onnxtorch

@@ -4,8 +4,8 @@
 // tried with several sizes of them; sizes that come out alike each time are known. As sizes grow with those that they
 // follow from, a size that is alike for the smallest and the largest is so for all between. This need not hold for a
 // number that was computed: of what follows from a number that came out alike, ranks are known, and no sizes. The same
-// goes for what only takes sizes that can be halved several times, as in networks that join an image's parts of several
-// scales.
+// goes for a tensor that may shrink as sizes grow, and for what only takes sizes that can be halved several times, as
+// in networks that join an image's parts of several scales.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -76,6 +76,7 @@ class Facts {
     bool deterministic = false;
     bool reads_sizes = false;  // reads sizes, and computes nothing from them
     bool reads_rank = false;   // reads a rank or a length
+    bool may_shrink = false;   // may give a smaller tensor of a larger one
   };
   // Finds the facts of outputs that `run` computes from inputs, or of a node just inserted, unless there are some.
   void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs, Kind kind,
@@ -101,6 +102,7 @@ class Facts {
                        Kind kind, const Run& run);
   // Keeps what the trials found. Where the sizes do not follow from sizes alone, what is alike may be so `by_chance`.
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance);
+  bool may_shrink(const torch::jit::Node* node) const;
   std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
   std::optional<size_t> open_size(const Numbers& trials) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
@@ -115,7 +117,7 @@ class Facts {
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
   std::unordered_map<const torch::jit::Value*, Trials> open_;  // values that differ between trials, or may in a run
-  std::unordered_set<const torch::jit::Value*> by_chance_;     // those of them that may be alike by chance
+  std::unordered_set<const torch::jit::Value*> by_chance_;     // those of them whose sizes may be alike by chance
   std::unordered_set<const torch::jit::Value*> changing_;
   struct OpenSize {
     torch::jit::Value* input;

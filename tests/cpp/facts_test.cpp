@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -58,6 +59,29 @@ TEST_F(FactsTest, TakesNoMoreFromSizesOf1WhereTheyWereNotTried) {
   in_rows_of_64();
   EXPECT_EQ(facts_.range(columns_).least, 2);
   EXPECT_EQ(facts_.range(columns_).largest, columns_.back());
+}
+
+// From so far from the end to so far from the begin there is something where there is little alone.
+TEST_F(FactsTest, KnowsTheRankOfASliceThatMayBeSmallerTheMoreThereIs) {
+  const auto knows_columns = [&](jit::Value* v) {
+    const auto shape = facts_.shape(v);
+    EXPECT_TRUE(shape && shape->rank() == 2U);
+    return (*shape)[1].is_static();
+  };
+  const int64_t all = std::numeric_limits<int64_t>::max();
+  jit::Value* const without_first = insert(c10::aten::slice, {x_, 1, 1, all});
+  EXPECT_FALSE(knows_columns(insert(c10::aten::slice, {without_first, 1, -3, 3})));
+  EXPECT_TRUE(knows_columns(insert(c10::aten::slice, {without_first, 1, 0, 0})));
+  EXPECT_TRUE(knows_columns(insert(c10::aten::slice, {insert(c10::aten::slice, {x_, 1, -3, all}), 1, 0, 1})));
+}
+
+TEST_F(FactsTest, KnowsTheRankOfWhatFollowsFromWhatShrinks) {
+  jit::Value* const three = insert(c10::aten::constant_pad_nd, {x_, std::vector<int64_t>{3, 0}});
+  jit::Value* const left = insert(c10::aten::sub, {4, item(insert(c10::aten::size, {x_}), 1)});
+  jit::Value* const fewer = insert(c10::aten::narrow, {three, 1, 0, insert(c10::prim::max, {left, 0})});
+  const auto shape = facts_.shape(insert(c10::aten::slice, {fewer, 1, 3}));
+  ASSERT_TRUE(shape && shape->rank() == 2U);
+  EXPECT_FALSE((*shape)[1].is_static());
 }
 
 TEST_F(FactsTest, DoesWithoutSizesThatAModelDoesNotTake) {

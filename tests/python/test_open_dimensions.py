@@ -12,8 +12,8 @@ import onnx_torch
 from onnx_torch import backend
 
 
-def model_of(signature, body):
-    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 17]> g {signature} {{ {body} }}')
+def model_of(signature, body, opset=17):
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> g {signature} {{ {body} }}')
 
 
 def types_of(model):
@@ -222,10 +222,14 @@ def test_a_model_may_have_a_largest_size():
 FOOLS_SMALL_SIZES = {
     "slice": ("y = Slice (x, from, to)", [1, 700, 5000, 5001, 6000]),
     "slice of the run's end": ("y = Slice (x, far, to)", [1, 6000, 149_999, 150_001]),
-    "steps": ("zero = Constant <value_ints = [0]> () y = Slice (x, zero, to, zero, step)", [1, 4999, 5001]),
-    "first": (
-        "zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> () y = Slice (x, zero, one)",
-        [5, 0],
+    "steps": ("y = Slice (x, zero, to, zero, step)", [1, 4999, 5001]),
+    "first": ("y = Slice (x, zero, one)", [5, 0]),
+    "steps from the end": ("y = Slice (x, third_last, third, zero, two)", range(1, 9)),
+    "slice of what is left": ("r = Slice (x, one, to) y = Slice (r, third_last, third)", range(1, 10)),
+    "backward": ("y = Slice (x, third, third_last, zero, back)", range(1, 9)),
+    "parts of what is left": (
+        "z = Slice (x, third_last, third, zero, two) p, y = Split <axis = 0, num_outputs = 2> (z)",
+        range(1, 9),
     ),
     "pieces": ("q = SplitToSequence (x, piece) y = ConcatFromSequence <axis = 0, new_axis = 1> (q)", [5000, 10_000]),
 }
@@ -234,10 +238,13 @@ FOOLS_SMALL_SIZES = {
 @pytest.mark.parametrize("name", FOOLS_SMALL_SIZES)
 def test_a_size_that_many_sizes_give_is_not_taken_for_known(name):
     body, sizes = FOOLS_SMALL_SIZES[name]
-    constants = "int64[1] from = {5000}, int64[1] far = {150000}, int64[1] to = {9000000}, int64[1] step = {5000}"
+    numbers_of = {"from": 5000, "far": 150_000, "to": 9_000_000, "step": 5000, "zero": 0, "one": 1, "two": 2}
+    numbers_of |= {"third": 3, "third_last": -3, "back": -1}
+    constants = [f"int64[1] {name} = {{{number}}}" for name, number in numbers_of.items()]
     model = model_of(
-        f"(float[N] x) => (int64[a] s, float t) <{constants}, int64 piece = {{5000}}>",
+        f"(float[N] x) => (int64[a] s, float t) <{', '.join(constants)}, int64 piece = {{5000}}>",
         f"{body} s = Shape (y) t = ReduceSum <keepdims = 0> (y)",
+        opset=18,
     )
     assert_as_the_reference(model, *[(numbers(size),) for size in sizes])
 
