@@ -119,7 +119,7 @@ def lint_job(args: argparse.Namespace, env: Environment, variables: dict[str, st
 
 
 def tidy_files(everything: bool) -> list[str]:
-    """Gives the sources to look at: all, or those that differ from main and one of every third folder, in turns."""
+    """Gives the sources to look at: all, or those that differ from main and one of every fifth folder, in turns."""
     sources = output(["git", "ls-files", "src/*.cpp", "python/cpp/*.cpp"]).splitlines()
     if everything:
         return sources
@@ -130,7 +130,7 @@ def tidy_files(everything: bool) -> list[str]:
     if main := branches.splitlines()[-1:]:
         changed = output(["git", "diff", "--name-only", "--merge-base", *main]).splitlines()
     last_of_each = sorted({str(Path(source).parent): source for source in sources}.values())
-    return [source for source in sources if source in changed or source in last_of_each[commit_number() % 3 :: 3]]
+    return [source for source in sources if source in changed or source in last_of_each[commit_number() % 5 :: 5]]
 
 
 def output(command: Command) -> str:
