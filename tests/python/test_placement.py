@@ -316,3 +316,10 @@ def test_the_page_lists_the_hosts_work():
         for operator in re.findall("`(.*?)`", operators)
     }
     assert listed == set(_C.host_work())
+
+
+def test_each_operator_on_strings_is_the_hosts_work():
+    torch.ops.load_library(onnx_torch.kernels_library())
+    of_strings = {schema.name for schema in torch._C._jit_get_all_schemas() if "onnx_torch.StringPool" in str(schema)}
+    assert "onnx_torch::string_concat" in of_strings
+    assert of_strings <= {operator for operator, _ in _C.host_work()}

@@ -10,20 +10,35 @@
 namespace onnxtorch {
 namespace {
 
-constexpr const char *kStrings = "strings", *kLookUp = "look-up by key", *kSeed = "random numbers of a seed",
-                     *kRead = "a number that the host reads", *kFlow = "control flow";
+constexpr const char *kStrings = "strings", *kHash = "hashes", *kLookUp = "look-up by key",
+                     *kSeed = "random numbers of a seed", *kRead = "a number that the host reads",
+                     *kFlow = "control flow";
 
 // The work of the host. Its kernels take their operands from the device and bring the result back.
 constexpr HostWork kHostWork[] = {
     {"onnx_torch::string_concat", kStrings},
     {"onnx_torch::string_split", kStrings},
-    {"onnx_torch::regex_full_match", kStrings},
     {"onnx_torch::string_normalizer", kStrings},
+    {"onnx_torch::string_join", kStrings},
+    {"onnx_torch::string_length", kStrings},
     {"onnx_torch::number_to_string", kStrings},
     {"onnx_torch::string_to_number", kStrings},
+    {"onnx_torch::regex_full_match", kStrings},
+    {"onnx_torch::regex_replace", kStrings},
+    {"onnx_torch::regex_split", kStrings},
+    {"onnx_torch::split_sparse", kStrings},
+    {"onnx_torch::ascii_case", kStrings},
+    {"onnx_torch::ascii_strip", kStrings},
     {"onnx_torch::texts", kStrings},
     {"onnx_torch::strings", kStrings},
     {"onnx_torch::unique_strings", kStrings},
+    {"onnx_torch::tokenize", kStrings},
+    {"onnx_torch::word_pieces", kStrings},
+    {"onnx_torch::word_piece_texts", kStrings},
+    {"onnx_torch::byte_pairs", kStrings},
+    {"onnx_torch::byte_pair_texts", kStrings},
+    {"onnx_torch::hash_strings", kHash},
+    {"onnx_torch::hash_elements", kHash},
     {"onnx_torch::tf_idf_vectorizer", "n-grams"},
     {"onnx_torch::image_decoder", "image decoding"},
     {"onnx_torch::find_keys", kLookUp},
