@@ -1,4 +1,4 @@
-// Vectors of floats as GCC and Clang have them.
+// Vectors of floats and doubles as GCC and Clang have them.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,9 @@ struct HalfVector {
   using Type = float __attribute__((vector_size(kLanes / 2 * sizeof(float)), aligned(alignof(float)), may_alias));
 };
 using Lanes = WholeVector::Type;
+
+constexpr int64_t kDoubles = kLanes / 2;
+using Doubles = double __attribute__((vector_size(kDoubles * sizeof(double)), aligned(alignof(double)), may_alias));
 
 ONNX_TORCH_INLINE const Lanes* lanes(const float* x) { return reinterpret_cast<const Lanes*>(x); }
 

@@ -1,61 +1,19 @@
 #include "kernels/simd/support_vectors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "kernels/simd/lanes.h"
+#include "kernels/simd/vector_math.h"
 #include "kernels/simd/vectors.h"
 
 namespace onnxtorch {
 namespace {
 
 using namespace CPU_CAPABILITY;
-
-constexpr int64_t kDoubles = kLanes / 2;
-
-using Doubles = double __attribute__((vector_size(kDoubles * sizeof(double)), aligned(alignof(double)), may_alias));
-using Longs = int64_t __attribute__((vector_size(kDoubles * sizeof(int64_t))));
-
-ONNX_TORCH_INLINE Doubles splat(double x) { return Doubles{} + x; }
-
-// The inverse factorials of 0, 1, 2 ...: the coefficients of exp(x) as a sum of powers.
-constexpr auto kInverseFactorials = [] {
-  std::array<double, 12> factors{1};
-  for (size_t n = 1; n < factors.size(); ++n) factors[n] = factors[n - 1] / static_cast<double>(n);
-  return factors;
-}();
-
-// Computes exp(x) to within 1e-14; below -708 it gives exp(-708).
-ONNX_TORCH_INLINE Doubles exponential(const Doubles& given) {
-  constexpr double kLowest = -708, kHighest = 709, kInfinity = __builtin_huge_val();
-  constexpr double kLog2E = 1.4426950408889634, kLn2High = 0.693147180369123816490,
-                   kLn2Low = 1.90821492927058770002e-10;
-  constexpr double kToWhole =
-      0x1.8p52 + 1023;  // added, it leaves a whole number and an exponent's bias in the last bits
-  const Doubles x = given < kLowest ? splat(kLowest) : given;
-  const Doubles shifted = x * kLog2E + kToWhole;
-  const Doubles whole = shifted - kToWhole;
-  const Doubles rest = x - whole * kLn2High - whole * kLn2Low;
-  Doubles sum = splat(kInverseFactorials.back());
-  for (size_t n = kInverseFactorials.size() - 1; n-- > 0;) sum = sum * rest + kInverseFactorials[n];
-  Longs power;
-  std::memcpy(&power, &shifted, sizeof(power));
-  power <<= 52;
-  Doubles scale;
-  std::memcpy(&scale, &power, sizeof(scale));
-  return given > kHighest ? splat(kInfinity) : sum * scale;
-}
-
-ONNX_TORCH_INLINE Doubles hyperbolic_tangent(const Doubles& x) {
-  constexpr double kNearZero = 1e-3;  // where 1 - 2 / (e^2x + 1) loses digits
-  const Doubles near = x - x * x * x * (1.0 / 3);
-  const Doubles far = 1.0 - 2.0 / (exponential(x + x) + 1.0);
-  return ((x < kNearZero) & (x > -kNearZero)) ? near : far;
-}
 
 // Calls f with each of the elements, and puts what it gives in their place.
 template <int64_t n, typename F>
@@ -91,9 +49,9 @@ ONNX_TORCH_INLINE void apply_kernel(const SupportVectors& of, Doubles (&x)[n]) {
       each(x, [&](const Doubles& product) { return product * of.gamma + of.coef0; });
       return raise(x, of.degree);
     case SupportVectorKernel::Rbf:
-      return each(x, [&](const Doubles& square) { return exponential(square * -of.gamma); });
+      return each(x, [&](const Doubles& square) { return exp(square * -of.gamma); });
     case SupportVectorKernel::Sigmoid:
-      return each(x, [&](const Doubles& product) { return hyperbolic_tangent(product * of.gamma + of.coef0); });
+      return each(x, [&](const Doubles& product) { return tanh(product * of.gamma + of.coef0); });
   }
 }
 

@@ -1,11 +1,13 @@
-// Functions of vectors of floats. Their errors are in units in the last place of the exact result: the largest that
-// were found among millions of numbers of all sizes.
+// Functions of vectors of floats, and two of doubles. The errors are in units in the last place of the exact result: the
+// largest that were found among millions of numbers of all sizes.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 
+#include "kernels/simd/lanes.h"
 #include "kernels/simd/vectors.h"
 
 namespace onnxtorch::CPU_CAPABILITY {
@@ -138,6 +140,39 @@ ONNX_TORCH_INLINE Vec gelu(const Vec& x) {
 ONNX_TORCH_INLINE Vec gelu_tanh(const Vec& x) {
   constexpr float kTwice = 2 * M_SQRT2 * M_2_SQRTPI * 0.5, kCubic = 0.044715F;
   return over_one_and_exp(x, Vec(kTwice) * fmadd(Vec(kCubic) * x * x, x, x));
+}
+
+// The inverse factorials of 0, 1, 2 ...: the coefficients of exp(x) as a sum of powers.
+constexpr auto kInverseFactorials = [] {
+  std::array<double, 12> factors{1};
+  for (size_t n = 1; n < factors.size(); ++n) factors[n] = factors[n - 1] / static_cast<double>(n);
+  return factors;
+}();
+
+// Computes exp(x) to within 1e-14; below -708 it gives exp(-708).
+ONNX_TORCH_INLINE Doubles exp(const Doubles& given) {
+  using Longs = int64_t __attribute__((vector_size(sizeof(Doubles))));
+  constexpr double kLowest = -708, kHighest = 709, kInfinity = __builtin_huge_val();
+  constexpr double kLog2E = 1.4426950408889634, kLn2High = 0.693147180369123816490,
+                   kLn2Low = 1.90821492927058770002e-10;
+  constexpr double kToWhole =
+      0x1.8p52 + 1023;  // added, it leaves a whole number and an exponent's bias in the last bits
+  const Doubles x = given < kLowest ? Doubles{} + kLowest : given;
+  const Doubles shifted = x * kLog2E + kToWhole;
+  const Doubles whole = shifted - kToWhole;
+  const Doubles rest = x - whole * kLn2High - whole * kLn2Low;
+  Doubles sum = Doubles{} + kInverseFactorials.back();
+  for (size_t n = kInverseFactorials.size() - 1; n-- > 0;) sum = sum * rest + kInverseFactorials[n];
+  const Longs power = std::bit_cast<Longs>(shifted) << 52;
+  return given > kHighest ? Doubles{} + kInfinity : sum * std::bit_cast<Doubles>(power);
+}
+
+// Computes the hyperbolic tangent of doubles, by a series where 1 - 2 / (e^2x + 1) would lose digits.
+ONNX_TORCH_INLINE Doubles tanh(const Doubles& x) {
+  constexpr double kNearZero = 1e-3;
+  const Doubles near = x - x * x * x * (1.0 / 3);
+  const Doubles far = 1.0 - 2.0 / (exp(x + x) + 1.0);
+  return ((x < kNearZero) & (x > -kNearZero)) ? near : far;
 }
 
 }  // namespace onnxtorch::CPU_CAPABILITY
