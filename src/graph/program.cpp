@@ -6,6 +6,12 @@
 
 namespace onnxtorch {
 
+bool has_open_sizes(const Program& program) {
+  const auto is_open = [](const Dim& dim) { return dim.size < 0; };
+  return std::ranges::any_of(
+      program.inputs, [&](const InputSpec& input) { return input.dims && std::ranges::any_of(*input.dims, is_open); });
+}
+
 torch::jit::Value* bind_constant(Program& program, c10::IValue value) {
   torch::jit::Value* const input = program.graph->addInput();
   input->setType(value.type());

@@ -74,6 +74,9 @@ struct Program {
   std::shared_ptr<DeviceCopies> copies;  // copies of the model's initializers on devices
 };
 
+// Tells whether an input has a size that comes with the run.
+bool has_open_sizes(const Program& program);
+
 // Gives the graph one more constant.
 torch::jit::Value* bind_constant(Program& program, c10::IValue value);
 

@@ -8,8 +8,8 @@
 
 #include "base/neighbours.h"
 #include "base/text_of.h"
-#include "runtime/interruptible.h"
 #include "runtime/pending_error.h"
+#include "runtime/running_graph.h"
 #include "runtime/separated.h"
 
 namespace onnxtorch {
@@ -33,10 +33,19 @@ void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
 
 Executable::Executable(Program program, size_t plans)
     : program_(std::move(program)),
-      code_(interruptible(program_.graph), "onnx_model"),
+      code_(running_graph(program_), "onnx_model"),
       growths_(program_.needs_autograd ? std::vector<Growth>() : growths_of(program_)),
       memory_(std::make_shared<WorkMemory>()),
       plans_(program_, program_.needs_autograd ? 0 : plans) {}
+
+void Executable::trust_sizes() const {
+  std::call_once(trusts_, [this] {
+    trusting_.emplace(interruptible(program_.graph), "onnx_model");
+    has_trust_ = true;
+  });
+}
+
+const torch::jit::Code& Executable::code() const { return has_trust_ ? *trusting_ : code_; }
 
 std::vector<IValue> Executable::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                                     Targets targets) const {
@@ -67,7 +76,7 @@ std::vector<IValue> Executable::interpreted(std::span<const IValue> inputs,
         break;
     }
   }
-  interpret(code_, stack);
+  interpret(code(), stack);
   separate(stack, targets);
   return stack;
 }

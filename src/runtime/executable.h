@@ -4,7 +4,10 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +29,9 @@ class Executable {
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                                Targets targets = {}) const;
 
+  // Takes what is known of sizes for true from now on, which runs look at before (runtime/running_graph).
+  void trust_sizes() const;
+
   // Gives back the memory that earlier runs have left for later ones.
   void trim() const {
     plans_.clear();
@@ -40,8 +46,13 @@ class Executable {
   std::vector<c10::IValue> interpreted(std::span<const c10::IValue> inputs,
                                        const c10::intrusive_ptr<StringPool>& strings, const Targets& targets) const;
 
+  const torch::jit::Code& code() const;
+
   Program program_;
   torch::jit::Code code_;
+  mutable std::once_flag trusts_;
+  mutable std::optional<torch::jit::Code> trusting_;
+  mutable std::atomic<bool> has_trust_ = false;
   std::vector<Growth> growths_;
   std::shared_ptr<WorkMemory> memory_;
   mutable Plans plans_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iostream>
 #include <sstream>
 
 #include "base/interruption.h"
@@ -19,8 +20,10 @@
 #include "passes/device/place.h"
 #include "passes/device/waits.h"
 #include "runtime/devices.h"
+#include "runtime/dumped.h"
 #include "runtime/guarded_run.h"
 #include "runtime/processor_quota.h"
+#include "runtime/running_graph.h"
 #include "runtime/to_device.h"
 
 namespace onnxtorch {
@@ -263,9 +266,53 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   }
   const ThreadLimit limit(options_.threads);
   const auto settings = cuda_settings();
-  const auto [executable, tried, recorded] = runnable_for(variant, feeds);
-  std::vector<c10::IValue> values = inputs_of(executable->program(), feeds);
-  if (!recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads them
+  const Runnable runnable = runnable_for(variant, feeds);
+  return run(runnable, variant, feeds, {strings, profile, stop, std::move(targets)});
+}
+
+PreparedModel::Result PreparedModel::run(const Runnable& runnable, Variant variant, const FedInputs& feeds,
+                                         const RunArguments& with) const {
+  const Executable& executable = *runnable.executable;
+  std::vector<c10::IValue> values = inputs_of(executable.program(), feeds);
+  if (!runnable.recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads
+  try {
+    return attempt(runnable, variant, values, feeds, with);
+  } catch (const Error&) {
+    throw;
+  } catch (const StoppedRun& stopped) {
+    throw StoppedError(stopped.what(), label_of(stopped.node, executable.program()));
+  } catch (const std::exception& failure) {
+    if (interrupted()) throw;
+    if (const auto other = runnable_instead(runnable, variant, feeds)) return run(*other, variant, feeds, with);
+    if (has_other_sizes(failure)) {  // a pass has told them, and not trials
+      if (is_dumped("sizes")) std::cerr << text_of(failure) << "\n";
+      executable.trust_sizes();
+      return run(runnable, variant, feeds, with);
+    }
+    explain(failure, executable, variant, values, with.strings);
+  }
+}
+
+// Gives another graph for what is fed, where one that failed takes for known what the sizes in this run do not have.
+std::optional<PreparedModel::Runnable> PreparedModel::runnable_instead(const Runnable& failed, Variant& variant,
+                                                                       const FedInputs& feeds) const {
+  if (!variant.sizes.empty() || !has_open_sizes(failed.executable->program())) return {};
+  Variant of_run = variant;
+  of_run.sizes = sizes_of(feeds, failed.executable->program().tried);
+  try {
+    const Runnable found = *beyond_.get(of_run, [&] { return runnable_beyond(failed, of_run); });
+    if (found.executable == failed.executable) return {};
+    variant = std::move(of_run);
+    return found;
+  } catch (const Error&) {  // the run's own failure says more
+    return {};
+  }
+}
+
+PreparedModel::Result PreparedModel::attempt(const Runnable& runnable, const Variant& variant,
+                                             const std::vector<c10::IValue>& values, const FedInputs& feeds,
+                                             const RunArguments& with) const {
+  const auto& [executable, tried, recorded] = runnable;
   Result result;
   std::vector<NodeTime> times;
   const bool is_watched = device_.is_cpu() && is_interruptible();
@@ -273,29 +320,20 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   const bool may_leave =
       device_.is_cpu() && (std::isfinite(options_.limits.seconds) || (is_watched && pace_.may_take_long(fed)));
   const Stopwatch stopwatch;
-  try {
-    if (variant.guarded || may_leave) {
-      GuardedRun run{executable,      values,  strings,       std::move(targets),
-                     options_.limits, device_, variant.timed, may_leave};
-      GuardedRun::Result ended = std::move(run)(stop);
-      result.values = std::move(ended.values);
-      times = std::move(ended.times);
-    } else {
-      std::optional<NodeTimer> timer;
-      if (profile) timer.emplace(device_);
-      result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings, std::move(targets));
-      if (profile) times = timer->times();
-    }
-    if (is_watched) pace_.note(fed, stopwatch.seconds());
-    if (profile) *profile = {std::move(times), executable->program().nodes};
-  } catch (const Error&) {
-    throw;
-  } catch (const StoppedRun& stopped) {
-    throw StoppedError(stopped.what(), label_of(stopped.node, executable->program()));
-  } catch (const std::exception& failure) {
-    if (interrupted()) throw;
-    explain(failure, *executable, variant, values, strings);
+  if (variant.guarded || may_leave) {
+    GuardedRun run{executable, values, with.strings, with.targets, options_.limits, device_, variant.timed, may_leave};
+    GuardedRun::Result ended = std::move(run)(with.stop);
+    result.values = std::move(ended.values);
+    times = std::move(ended.times);
+  } else {
+    std::optional<NodeTimer> timer;
+    if (with.profile) timer.emplace(device_);
+    result.values =
+        recorded ? recorded->run(values, with.strings) : executable->run(values, with.strings, with.targets);
+    if (with.profile) times = timer->times();
   }
+  if (is_watched) pace_.note(fed, stopwatch.seconds());
+  if (with.profile) *with.profile = {std::move(times), executable->program().nodes};
   const std::vector<OutputSpec>& given = executable->program().outputs;
   for (size_t i = 0; i < given.size(); ++i) {
     check_storage(given[i].type, result.values[i], given[i].name);

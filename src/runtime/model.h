@@ -93,6 +93,16 @@ class PreparedModel {
   Runnable runnable_for(const Variant& variant) const;
   Runnable runnable_for(Variant& variant, const FedInputs& feeds) const;
   Runnable runnable_beyond(const Runnable& tried, const Variant& variant) const;
+  std::optional<Runnable> runnable_instead(const Runnable& failed, Variant& variant, const FedInputs& feeds) const;
+  struct RunArguments {
+    c10::intrusive_ptr<StringPool> strings;
+    Profile* profile;
+    const StopFlag* stop;
+    Targets targets;
+  };
+  Result run(const Runnable& runnable, Variant variant, const FedInputs& feeds, const RunArguments& with) const;
+  Result attempt(const Runnable& runnable, const Variant& variant, const std::vector<c10::IValue>& values,
+                 const FedInputs& feeds, const RunArguments& with) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
                             std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;

@@ -99,6 +99,12 @@ bool shrinks(const Facts::Trials& trials) {
   return shrinks_to(1) || shrinks_to(2);
 }
 
+bool is_always_empty(const Facts::Trials& trials) {
+  return std::ranges::all_of(trials, [](const auto& trial) {
+    return !trial || (trial->isTensor() && trial->toTensor().defined() && trial->toTensor().numel() == 0);
+  });
+}
+
 struct Quietly {
   std::optional<jit::Stack> results;
   bool looped = false;  // a loop went round many times
@@ -156,6 +162,10 @@ bool is_opaque(const jit::Node* node) {
   if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
   if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty() || is_written(node->output());
   return node->maybeSchema() && node->schema().is_mutable();
+}
+
+bool is_slice(const jit::Node* node) {
+  return node->kind() == c10::aten::slice && node->inputs().size() == 5;  // one of a list has four inputs
 }
 
 }  // namespace
@@ -403,6 +413,7 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
     const IValue& first = first_of(found[i]);
     if (knows(outputs[i])) continue;
     forget(outputs[i]);
+    by_chance |= kind.is_cut && is_always_empty(found[i]);
     const bool alike =
         std::ranges::all_of(found[i], [&](const auto& other) { return !other || is_same(first, *other); });
     if (alike && is_tensors(first) && !by_chance) {
@@ -438,17 +449,29 @@ void Facts::learn(jit::Node* node) {
     return;
   }
   const Kind kind{!node->isNondeterministic(), has(node, Trait::ReadsSizes), has(node, Trait::ReadsRank),
-                  may_shrink(node)};
+                  may_shrink(node), is_cut(node)};
   learn(inputs, outputs, kind, *run);
 }
 
-// Tells whether a node gives less the more there is: a slice from as far from the end as a number says, to as far from
-// the begin as another one says, where there is more than that number in any trial.
+// Tells whether a node gives a slice whose start or end is a number that may differ in a run.
+bool Facts::is_cut(const jit::Node* node) const {
+  return is_slice(node) && (open_.contains(node->input(2)) || open_.contains(node->input(3)));
+}
+
+// Tells whether a node may give less the more there is: a slice whose end moves down as sizes grow, or whose start moves
+// up, as one that is counted from behind does, while its end stays where it is, before the last of any trial.
 bool Facts::may_shrink(const jit::Node* node) const {
-  if (node->kind() != c10::aten::slice || node->inputs().size() != 5) return false;  // one of a list has four inputs
+  if (!is_slice(node)) return false;
   const auto dim = known_int(node->input(1)), start = known_int(node->input(2)), end = known_int(node->input(3));
+  const auto moves = [&](const jit::Value* index, const auto& compare) {
+    const auto trials = trial_numbers(index);
+    const auto has_moved = [&](size_t trial) { return (*trials)[trial] && compare(*(*trials)[trial], *(*trials)[0]); };
+    return trials && (*trials)[0] && (has_moved(1) || has_moved(2));
+  };
+  if (moves(node->input(3), std::less())) return true;
   const auto data = open_.find(node->input(0));
-  if (!dim || !start || !end || *start >= 0 || *end < 0 || data == open_.end()) return false;
+  if (!dim || !end || *end < 0 || data == open_.end()) return false;
+  if (start ? *start >= 0 : !moves(node->input(2), std::greater())) return false;
   return std::ranges::any_of(data->second, [&](const auto& trial) {
     const bool has_dim =
         trial && trial->isTensor() && -trial->toTensor().dim() <= *dim && *dim < trial->toTensor().dim();

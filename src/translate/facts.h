@@ -77,6 +77,7 @@ class Facts {
     bool reads_sizes = false;  // reads sizes, and computes nothing from them
     bool reads_rank = false;   // reads a rank or a length
     bool may_shrink = false;   // may give a smaller tensor of a larger one
+    bool is_cut = false;       // gives a part whose bounds follow from sizes
   };
   // Finds the facts of outputs that `run` computes from inputs, or of a node just inserted, unless there are some.
   void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs, Kind kind,
@@ -103,6 +104,7 @@ class Facts {
   // Keeps what the trials found. Where the sizes do not follow from sizes alone, what is alike may be so `by_chance`.
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance);
   bool may_shrink(const torch::jit::Node* node) const;
+  bool is_cut(const torch::jit::Node* node) const;
   std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
   std::optional<size_t> open_size(const Numbers& trials) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);

@@ -227,6 +227,19 @@ FOOLS_SMALL_SIZES = {
     "steps from the end": ("y = Slice (x, third_last, third, zero, two)", range(1, 9)),
     "slice of what is left": ("r = Slice (x, one, to) y = Slice (r, third_last, third)", range(1, 10)),
     "backward": ("y = Slice (x, third, third_last, zero, back)", range(1, 9)),
+    "an end that moves down": (
+        "n = Shape (x) m = Sub (six, n) z = Slice (x, zero, m) y = Slice (z, zero, one)",
+        range(1, 9),
+    ),
+    "a start that moves up": (
+        "n = Shape (x) m = Sub (n, third) r = Slice (x, one, to) y = Slice (r, m, third)",
+        range(1, 9),
+    ),
+    "an end that is zero between": (
+        "n = Shape (x) a = Sub (n, two) b = Sub (n, third) m = Mul (a, b) z = Slice (x, zero, m)"
+        " y = Slice (z, zero, one)",
+        range(1, 9),
+    ),
     "parts of what is left": (
         "z = Slice (x, third_last, third, zero, two) p, y = Split <axis = 0, num_outputs = 2> (z)",
         range(1, 9),
@@ -239,7 +252,7 @@ FOOLS_SMALL_SIZES = {
 def test_a_size_that_many_sizes_give_is_not_taken_for_known(name):
     body, sizes = FOOLS_SMALL_SIZES[name]
     numbers_of = {"from": 5000, "far": 150_000, "to": 9_000_000, "step": 5000, "zero": 0, "one": 1, "two": 2}
-    numbers_of |= {"third": 3, "third_last": -3, "back": -1}
+    numbers_of |= {"third": 3, "six": 6, "third_last": -3, "back": -1}
     constants = [f"int64[1] {name} = {{{number}}}" for name, number in numbers_of.items()]
     model = model_of(
         f"(float[N] x) => (int64[a] s, float t) <{', '.join(constants)}, int64 piece = {{5000}}>",

@@ -14,10 +14,10 @@
 #include "graph/loops.h"
 #include "graph/operator_traits.h"
 #include "graph/walk.h"
-#include "runtime/interruptible.h"
 #include "runtime/plan/data_flow.h"
 #include "runtime/plan/lifetimes.h"
 #include "runtime/plan/workspace.h"
+#include "runtime/running_graph.h"
 #include "runtime/separated.h"
 
 namespace onnxtorch {
