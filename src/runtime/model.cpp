@@ -300,7 +300,7 @@ std::optional<PreparedModel::Runnable> PreparedModel::runnable_instead(const Run
   Variant of_run = variant;
   of_run.sizes = sizes_of(feeds, failed.executable->program().tried);
   try {
-    const Runnable found = *beyond_.get(of_run, [&] { return runnable_beyond(failed, of_run); });
+    Runnable found = *beyond_.get(of_run, [&] { return runnable_beyond(failed, of_run); });
     if (found.executable == failed.executable) return {};
     variant = std::move(of_run);
     return found;

@@ -34,6 +34,8 @@ ops_reduction pass_* passes plans precision saving widening""".split()
 NARROW = """backend contrib_block_quantization contrib_quantization matmul_nbits models ops_conv ops_linear
 ops_quantization pass_halves pass_integer_products pass_matmul pass_pack* pass_quantized* passes plans precision
 random_graphs saving widening""".split()
+# The files of few tests that take longest. They begin first: no process then waits for another one's at the end.
+TAKE_LONG = "cpp_package optimum programs ops_resize ray suites third_party".split()
 os.environ["ONNX_TORCH_TEST_HOOKS"] = "1"  # for pretended_cuda.py, here and in processes: before onnx_torch is imported
 os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 if "ONNX_HOME" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:  # the official suite unpacks its models there
@@ -61,6 +63,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.isa)
         if lies_in(item, NARROW):
             item.add_marker(pytest.mark.narrow)
+    items.sort(key=lambda item: not lies_in(item, TAKE_LONG))
 
 
 def pytest_runtest_logreport(report):

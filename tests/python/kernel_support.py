@@ -28,12 +28,11 @@ def new_pool():
 
 def to_ids(pool, strings):
     strings = np.asarray(strings, dtype=object)
-    ids = [pool.intern(text) for text in strings.ravel()]
-    return torch.tensor(ids, dtype=torch.int64).reshape(strings.shape)
+    return kernels.strings(pool, strings.ravel().tolist(), "cpu").reshape(strings.shape)
 
 
 def to_strings(pool, ids):
-    strings = np.array([pool.at(i) for i in ids.ravel().tolist()], dtype=object)
+    strings = np.array(kernels.texts(pool, ids), dtype=object)
     return strings.reshape(tuple(ids.shape))
 
 

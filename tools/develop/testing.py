@@ -115,7 +115,8 @@ def run_tests(
     if "python" in parts:
         whole = not filters and not marks
         chosen = ["-k", " or ".join(filters)] if filters else []
-        workers = ["--numprocesses", str(build_jobs()), "--dist", "loadfile"] if whole and build_jobs() > 1 else []
+        beside = ["--numprocesses", str(build_jobs()), "--dist", "loadfile", "--no-loadscope-reorder"]
+        workers = beside if whole and build_jobs() > 1 else []
         lines = ["--cov=onnx_torch", "--cov=onnx_torch_cli", "--cov-report=term"] * (args.preset == COVERAGE)
         jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *workers, *lines, *marks, *chosen]))
         if whole and not args.dry_run:  # a part's coverage would overwrite the whole's
