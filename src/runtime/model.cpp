@@ -302,6 +302,7 @@ std::optional<PreparedModel::Runnable> PreparedModel::runnable_instead(const Run
   try {
     Runnable found = *beyond_.get(of_run, [&] { return runnable_beyond(failed, of_run); });
     if (found.executable == failed.executable) return {};
+    failed.tried->exclude(feeds);
     variant = std::move(of_run);
     return found;
   } catch (const Error&) {  // the run's own failure says more

@@ -70,6 +70,11 @@ std::shared_ptr<jit::Graph> interruptible(const std::shared_ptr<jit::Graph>& gra
   return copy;
 }
 
+bool has_known_sizes(const at::Tensor& t, const jit::Value* value) {
+  const auto known = known_sizes(value);
+  return !t.defined() || !known || fits(t.sizes(), *known);
+}
+
 std::shared_ptr<jit::Graph> running_graph(const Program& program) {
   if (!has_open_sizes(program)) return interruptible(program.graph);
   std::shared_ptr<jit::Graph> copy = program.graph->copy();

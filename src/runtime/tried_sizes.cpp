@@ -63,6 +63,7 @@ bool TriedSizes::agree(const FedInputs& feeds) const {
 bool TriedSizes::cover(const FedInputs& feeds) const {
   if (!agree(feeds)) return false;
   const std::lock_guard lock(mutex_);
+  if (!excluded_.empty() && std::ranges::count(excluded_, sizes_of(feeds, ranges_[0])) > 0) return false;
   return std::ranges::any_of(ranges_, [&](const SizeRanges& ranges) { return lie_within(feeds, ranges); });
 }
 
@@ -76,6 +77,13 @@ void TriedSizes::extend(SizeRanges ranges) {
   });
   if (ranges_.size() == kMost) ranges_.erase(ranges_.begin());
   ranges_.push_back(std::move(ranges));
+}
+
+void TriedSizes::exclude(const FedInputs& feeds) {
+  constexpr size_t kMost = 64;  // sizes that are forgotten fail once more, and are then excluded again
+  const std::lock_guard lock(mutex_);
+  if (excluded_.size() == kMost) excluded_.erase(excluded_.begin());
+  excluded_.push_back(sizes_of(feeds, ranges_[0]));
 }
 
 std::vector<std::vector<int64_t>> sizes_of(const FedInputs& feeds, const SizeRanges& known) {

@@ -24,15 +24,20 @@ class TriedSizes {
   // Takes in other sizes.
   void extend(SizeRanges ranges);
 
+  // Leaves out the sizes that are fed, for which what was learnt does not hold.
+  void exclude(const FedInputs& feeds);
+
  private:
   struct Dimension {
     size_t input, dim;
   };
+  using Sizes = std::vector<std::vector<int64_t>>;  // those of each input
   bool agree(const FedInputs& feeds) const;
 
   std::vector<std::vector<Dimension>> of_one_name_;
   mutable ForkSafeMutex mutex_;
   std::vector<SizeRanges> ranges_;
+  std::vector<Sizes> excluded_;
 };
 
 // Gives the sizes that are fed, for each of the inputs that `known` has sizes of.

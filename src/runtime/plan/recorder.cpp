@@ -80,7 +80,7 @@ class Recorder {
  public:
   Recorder(const Program& program, std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
            bool relies_on_branches)
-      : program_(program), relies_on_branches_(relies_on_branches) {
+      : program_(program), has_open_sizes_(has_open_sizes(program)), relies_on_branches_(relies_on_branches) {
     for_each_node(program.graph->block(), [&](const jit::Node* node) { writes_ |= writes_to_tensor(node); });
     size_t next = 0, place = 0;
     for (const GraphInput& input : program.graph_inputs) {
@@ -197,9 +197,20 @@ class Recorder {
     const auto& last = last_uses(block);
     for (jit::Node* node : block->nodes()) {
       visit(node);
+      if (has_open_sizes_) check_sizes(node);
       const auto found = last.find(node);
       if (found == last.end()) continue;
       for (const jit::Value* value : found->second) known_.erase(value);
+    }
+  }
+
+  // Throws where a tensor has other sizes than trials have told, as a run without a plan does.
+  void check_sizes(const jit::Node* node) const {
+    for (const jit::Value* output : node->outputs()) {
+      const auto found = known_.find(output);
+      const bool is_known = found != known_.end() && found->second.now.isTensor();
+      if (is_known && !has_known_sizes(found->second.now.toTensor(), output))
+        throw NoPlan("other sizes than are known");
     }
   }
 
@@ -622,7 +633,7 @@ class Recorder {
   };
 
   const Program& program_;
-  const bool relies_on_branches_;
+  const bool has_open_sizes_, relies_on_branches_;
   bool writes_ = false;  // whether some node writes to a tensor
   bool draws_ = false;   // whether some node draws random numbers
   Plan plan_;
