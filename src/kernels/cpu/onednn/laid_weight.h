@@ -23,6 +23,8 @@ class LaidWeight : public HeldWeight {
   // Gives the layout that the weight was laid out in first, if it was, by its dimensions as primitives describe them.
   dnnl::memory::desc first() const;
 
+  // Gives what a saved model holds of the weight, with the layout. No caller has a LaidWeight as a HeldWeight.
+  // NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method)
   std::vector<SavedWeights> saved() const;
 
  private:
