@@ -15,7 +15,7 @@ from pathlib import Path
 from onnx_torch_cli.terminal import note, progress, table
 
 from . import machine, neighbour, processes, report
-from .engines import COLUMNS, CPU, GPU_PRECISIONS, OURS, REFERENCE, columns
+from .engines import COLUMNS, CPU, GPU_PRECISIONS, OTHER_BUILD, OURS, REFERENCE, columns
 from .measuring import Settings, measure
 from .models import held_out
 from .models.case import Case, model_file
@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--precision", choices=GPU_PRECISIONS, default="float32", help=precision)
     held = "the level that `./dev bench --isa` holds the engines to, by variables of the environment"
     top.add_argument("--isa", metavar="LEVEL", default="", help=held)
+    build = "compares with another build, whose package lies in FOLDER; alone, or with those that --engines names"
+    top.add_argument("--other-build", type=package_folder, metavar="FOLDER", help=build)
     top.add_argument("--rounds", type=int, help="how often each engine has its turn")
     busy = "instead, the median and the worst of 1,000 runs beside N busy processes, here and in onnxruntime"
     top.add_argument("--neighbours", type=int, metavar="N", help=busy)
@@ -69,12 +71,23 @@ def device(text: str) -> str:
     return "cuda:0" if found[0] == "cuda" else found[0]
 
 
+def package_folder(text: str) -> str:
+    if not (Path(text) / OURS).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} has no folder {OURS}: it is a build's python/ or a site-packages/")
+    return str(Path(text).resolve())
+
+
 def settings_of(args: argparse.Namespace) -> Settings:
     base = QUICK if args.quick else Settings()
     limit = base.limit if args.device == CPU else GPU_LIMIT
     chosen = {name: getattr(args, name) for name in ("threads", "device", "precision", "isa")}
     return dataclasses.replace(
-        base, limit=limit, rounds=args.rounds or base.rounds, cpu=machine.instructions(), **chosen
+        base,
+        limit=limit,
+        rounds=args.rounds or base.rounds,
+        cpu=machine.instructions(),
+        other_build=args.other_build or "",
+        **chosen,
     )
 
 
@@ -102,12 +115,16 @@ def chosen_cases(args: argparse.Namespace) -> list[Case]:
 def chosen_engines(args: argparse.Namespace) -> list[str]:
     """Gives the engines that are wanted, in the order of the columns, with the engines that they are compared with."""
     there = columns(args.device)
-    if args.engines:
-        wanted = {*args.engines, *(COLUMNS[one].against for one in args.engines)}
+    of_builds = {name for name, engine in there.items() if engine.of_builds}
+    if OTHER_BUILD in (args.engines or ()) and not args.other_build:
+        raise SystemExit("Where the other build lies is for --other-build to tell.")
+    if args.engines or args.other_build:
+        named = {*(args.engines or ()), *(of_builds if args.other_build else ())}
+        wanted = {*named, *(COLUMNS[one].against for one in named)}
         if unknown := wanted - set(there):
             raise SystemExit(f"Not on {args.device}: {', '.join(sorted(unknown))}; there are {', '.join(there)}.")
         return [name for name in there if name in wanted]
-    return [name for name, engine in there.items() if not (args.quick and engine.compiles)]
+    return [name for name, engine in there.items() if name not in of_builds and not (args.quick and engine.compiles)]
 
 
 def make(cases: Sequence[Case], folder: Path) -> list[Case]:

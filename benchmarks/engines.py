@@ -39,6 +39,7 @@ class Engine:
         repeats: the column that it is a second process of.
         bound: what it tells of what the hardware allows, for cases that name it.
         of_source: whether it runs the model that the case's was made of, for cases that have one.
+        of_builds: whether it is there to compare two builds of onnx_torch alone.
     """
 
     label: str
@@ -53,6 +54,7 @@ class Engine:
     repeats: str = ""
     bound: str = ""
     of_source: bool = False
+    of_builds: bool = False
 
     def class_for(self, device: str) -> str:
         return self.kind if device == CPU else self.cuda
@@ -62,7 +64,7 @@ CPU = "cpu"
 GPU_PRECISIONS = ("float32", "tf32", "float16")
 TOLERANCES = {"float32": 0.0, "tf32": 0.01, "float16": 0.01, "bfloat16": 0.05}  # parts of an output's largest element
 
-OURS, REFERENCE, SOURCE = "onnx_torch", "onnxruntime", "source"
+OURS, REFERENCE, SOURCE, OTHER_BUILD = "onnx_torch", "onnxruntime", "source", "other_build"
 
 
 def ours(label: str, options: dict[str, Any], kind: str = "onnx_torch", **more: Any) -> Engine:
@@ -97,6 +99,8 @@ COLUMNS = {
     "primitive": torch("oneDNN's primitive", {}, kind="primitive", cuda="", bound="primitive"),
     "library": torch("cuBLAS or cuDNN", {"capture": True, "tune": True}, kind="", against="graphs", bound="primitive"),
     "copy": torch("a copy", {}, kind="copy", cuda="", bound="copy"),
+    "onnx_torch_again": ours("onnx_torch, a second process", {}, repeats=OURS, of_builds=True),
+    OTHER_BUILD: ours("onnx_torch, the other build", {}, of_builds=True),
 }
 
 

@@ -25,7 +25,7 @@ from .models.case import Case, Feeds, model_file, read_inputs
 T = TypeVar("T")
 
 NOISE = 0.05  # the part of a processor that other processes may take during a round
-COMPARED_LOADS = (engines.OURS, engines.REFERENCE)
+COMPARED_LOADS = (engines.OURS, engines.REFERENCE, engines.OTHER_BUILD)
 BRIEF = 5.0  # seconds; a load that takes less is measured more than once
 
 
@@ -44,6 +44,7 @@ class Settings:
         loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
         isa: the level that `./dev bench --isa` holds the engines to; empty for all that the CPU has.
         cpu: the widest instructions that the CPU has.
+        other_build: the folder that holds another build's package, to compare it with this one; empty without one.
     """
 
     threads: int = 2
@@ -56,6 +57,7 @@ class Settings:
     precision: str = "float32"
     isa: str = ""
     cpu: str = "avx512"
+    other_build: str = ""
 
     @property
     def on_gpu(self) -> bool:
@@ -195,6 +197,7 @@ def start(
             modules=("torch", *engine.modules) if settings.on_gpu else engine.modules,
             imported=imported,
             script=engines.__file__,
+            packages=settings.other_build if name == engines.OTHER_BUILD else "",
             log=log,
         ) as process:
             found.import_seconds = process.import_seconds

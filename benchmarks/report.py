@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import results as r
-from .engines import COLUMNS, OURS, REFERENCE, SOURCE, again
+from .engines import COLUMNS, OTHER_BUILD, OURS, REFERENCE, SOURCE, again
 from .measuring import NOISE, Row, allowed_difference
 from .results import Results
 
@@ -82,7 +82,7 @@ def tables(results: Results) -> list[Table]:
         precisions(results),
         limits(results),
         sources(results),
-        starts(results),
+        *(starts(results, peer) for peer in (REFERENCE, OTHER_BUILD)),
         processes(results),
         missing(results),
     ]
@@ -141,7 +141,7 @@ def targets(results: Results) -> Table:
         mean = r.mean(one.median for one in beside.values()) or 0
         rows.append([COLUMNS[SOURCE].label, _against(mean, 1.0), f"{_against(beside[worst].median, 1.0)} {worst}"])
     for what, limit in AT_MOST.items():
-        if found := over_reference(results, what):
+        if found := over(results, what):
             within = sum(value <= limit for value in found.values())
             worst = max(found, key=lambda case: found[case])
             cells = [f"≤ {limit:g} for {within} of {len(found)} models", f"{found[worst]:.2f} {worst}"]
@@ -216,22 +216,21 @@ def sources(results: Results) -> Table:
     return Table("Files made of others, beside their sources", columns, rows)
 
 
-def starts(results: Results) -> Table:
-    """Shows how long loading takes, where both have run the model."""
-    both = [row for row in results.rows if r.ratio(row, REFERENCE)]
-    seconds, memory = (over_reference(results, what) for what in AT_MOST)
+def starts(results: Results, peer: str = REFERENCE) -> Table:
+    """Shows how long loading takes here and in a peer, where both have run the model."""
+    both = [row for row in results.rows if r.ratio(row, peer)]
+    seconds, memory = (over(results, what, peer) for what in AT_MOST)
     rows = []
     for row in both:
-        pair = [row.engines[name] for name in (OURS, REFERENCE)]
+        pair = [row.engines[name] for name in (OURS, peer)]
         times = [f"{one.start_seconds:.3f}" for one in pair] + [f"{seconds[row.case]:.2f}"]
         sizes = [f"{one.memory / 1e6:.0f}" for one in pair] + [f"{memory[row.case]:.2f}"]
         rows.append([row.case, *times, *sizes])
     if both:
-        ours, theirs = (
-            statistics.median([row.engines[name].import_seconds for row in both]) for name in (OURS, REFERENCE)
-        )
+        ours, theirs = (statistics.median([row.engines[name].import_seconds for row in both]) for name in (OURS, peer))
         rows.append(["import alone, median", f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}", "", "", ""])
-    columns = ["model", ">onnx_torch, s", ">onnxruntime, s", ">ratio", ">onnx_torch, MB", ">onnxruntime, MB", ">ratio"]
+    label = COLUMNS[peer].label
+    columns = ["model", ">onnx_torch, s", f">{label}, s", ">ratio", ">onnx_torch, MB", f">{label}, MB", ">ratio"]
     return Table("From after the imports to the end of the first run, and the peak of memory meanwhile", columns, rows)
 
 
@@ -249,11 +248,11 @@ def processes(results: Results) -> Table:
     return Table("Processes, from their start to their end, and their peak of memory", columns, rows)
 
 
-def over_reference(results: Results, figure: str) -> dict[str, float]:
-    """Gives a figure of onnx_torch over onnxruntime's, for each model that both have run."""
-    both = [row for row in results.rows if r.ratio(row, REFERENCE)]
+def over(results: Results, figure: str, peer: str = REFERENCE) -> dict[str, float]:
+    """Gives a figure of onnx_torch over a peer's, for each model that both have run."""
+    both = [row for row in results.rows if r.ratio(row, peer)]
     of = lambda row, name: getattr(row.engines[name], figure)
-    return {row.case: of(row, OURS) / max(1e-9, of(row, REFERENCE)) for row in both}
+    return {row.case: of(row, OURS) / max(1e-9, of(row, peer)) for row in both}
 
 
 def missing(results: Results) -> Table:

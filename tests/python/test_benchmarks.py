@@ -800,6 +800,43 @@ def test_columns_are_measured_with_what_they_are_compared_with():
     assert "torch_compile" in chosen() and "torch_compile" not in chosen("--quick")
 
 
+def test_another_build_is_measured_where_its_folder_is_told(tmp_path, capsys):
+    chosen = lambda *words: chosen_engines(parser().parse_args(words))
+    builds = ["onnx_torch_again", "other_build"]
+    assert not {*builds} & {*chosen()}
+    with pytest.raises(SystemExit, match="for --other-build to tell"):
+        chosen("--engines", "other_build")
+    with pytest.raises(SystemExit):
+        chosen("--other-build", str(tmp_path))
+    assert "has no folder onnx_torch" in capsys.readouterr().err
+    (tmp_path / "onnx_torch").mkdir()
+    assert chosen("--other-build", str(tmp_path)) == ["onnx_torch", *builds]
+    assert chosen("--other-build", str(tmp_path), "--engines", "openvino") == ["onnx_torch", "openvino", *builds]
+
+
+def test_another_build_runs_in_place_of_this_one(made, tmp_path):
+    package = tmp_path / "builds" / "onnx_torch"
+    package.mkdir(parents=True)
+    (package / "backend.py").write_text("")
+    prepare = "class Rep:\n    def run(self, feeds):\n        return [3 * feeds['x']]\n"
+    (package / "__init__.py").write_text(f"{prepare}def prepare(model, **options):\n    return Rep()\n")
+    settings = Settings(threads=1, rounds=1, turn=0.001, loads=2, other_build=str(package.parent))
+    case, folder = made
+    found = measuring.measure(case, folder, ["onnx_torch", "onnx_torch_again", "other_build"], settings).engines
+    assert found["onnx_torch"].rounds and found["onnx_torch_again"].rounds
+    assert "its outputs differ" in found["other_build"].error
+
+
+def test_another_build_has_its_loads_in_a_table(results):
+    results.rows[0].engines["other_build"] = Measured(
+        rounds=[2, 2], import_seconds=1.0, start_seconds=4.0, memory=1_000_000
+    )
+    found = report.starts(results, "other_build")
+    assert cells(found)["fast"] == ["2.000", "4.000", "0.50", "3", "1", "3.00"] and "slow" not in cells(found)
+    assert ">onnx_torch, the other build, s" in found.columns
+    assert cells(report.speed(results))["fast"][4] == "2.00 (2.00–2.00)"
+
+
 def test_the_command_measures_and_prints(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--models", "identity", "--engines", "onnx_torch", "onnxruntime"]
     command += ["--rounds", "1", "--threads", "1", "--kept", str(tmp_path / "kept"), "--output", str(tmp_path / "out")]

@@ -36,6 +36,7 @@ class OtherEngine:
         modules: the modules to import before the model is loaded.
         imported: called with this object after that.
         script: a file whose ``ENGINES`` are more engines, classes by their names.
+        packages: a folder in which the process looks for modules before it looks elsewhere.
         log: where the process writes what it has to say; by default to this process's standard error.
     """
 
@@ -52,11 +53,19 @@ class OtherEngine:
         modules: Sequence[str] = (),
         imported: Callable[[OtherEngine], object] = lambda engine: None,
         script: str | None = None,
+        packages: str = "",
         log: IO[Any] | None = None,
     ) -> None:
         self.name = name
         command = [sys.executable, "-c", START, __file__, *filter(None, [script])]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        folders = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": folders} if packages else None,
+        )
         self.pid = self._process.pid
         try:
             self.import_seconds = self._call("import", modules)
