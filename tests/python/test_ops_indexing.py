@@ -77,6 +77,20 @@ def test_element_types_are_only_moved(dtype):
     assert_array_equal(y, [[x[2, 0], *x[0, 1:3], x[1, 3]], [*x[1, :3], x[0, 3]], [x[0, 0], *x[2, 1:]]])
 
 
+@pytest.mark.parametrize("batch_axis", [0, 1])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2, 2), (4, 0, 2), (0, 3), (4, 3, 0)])
+def test_reverse_sequence(batch_axis, shape):
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    time = shape[1 - batch_axis]
+    lengths = np.arange(shape[batch_axis]) % (time + 1)
+    expected = x.copy()
+    for i, length in enumerate(lengths):
+        of_one = np.moveaxis(expected, batch_axis, 0)[i]  # a view, along time
+        of_one[:length] = of_one[:length][::-1].copy()
+    (y,) = run_op("ReverseSequence", [x, lengths], time_axis=1 - batch_axis, batch_axis=batch_axis)
+    assert_array_equal(y, expected)
+
+
 BYTES = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, ml_dtypes.int4]
 
 

@@ -109,7 +109,9 @@ def reverse_sequence(input: Tensor, sequence_lens: Tensor, batch_axis: int, time
     lengths = torch.unsqueeze(refused_if_negative(sequence_lens, input.size(time_axis) + 1), time_axis)
     positions = torch.where(steps < lengths, lengths - 1 - steps, steps)
     batch = torch.unsqueeze(torch.arange(input.size(batch_axis), device=input.device), time_axis)
-    return input[batch, positions] if batch_axis == 0 else input[positions, batch]
+    row = batch * input.size(1) + positions if batch_axis == 0 else positions * input.size(1) + batch
+    rows = torch.flatten(torch.unsqueeze(input, -1), 0, 1)
+    return torch.reshape(torch.index_select(rows, 0, torch.flatten(row)), input.size())
 
 
 # Selects by a condition, which may be shorter than the axis.

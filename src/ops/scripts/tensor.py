@@ -128,6 +128,8 @@ def space_to_depth(input: Tensor, blocksize: int) -> Tensor:
 
 
 def eye_like(input: Tensor, k: int, dtype: int) -> Tensor:
+    if k == 0:
+        return torch.eye(input.size(0), input.size(1), dtype=dtype, device=input.device)
     rows = torch.arange(input.size(0), device=input.device)
     columns = torch.arange(input.size(1), device=input.device)
     return torch.eq(torch.unsqueeze(rows + k, 1), columns).to(dtype)
