@@ -222,6 +222,8 @@ def record(results: Results) -> None:
 
 def main() -> int:
     args = parser().parse_args()
+    if args.record and args.other_build:
+        raise SystemExit("The documentation compares no builds: --record and --other-build do not go together.")
     if args.report:
         results = Results.read(args.report)
     else:

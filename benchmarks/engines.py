@@ -39,7 +39,7 @@ class Engine:
         repeats: the column that it is a second process of.
         bound: what it tells of what the hardware allows, for cases that name it.
         of_source: whether it runs the model that the case's was made of, for cases that have one.
-        of_builds: whether it is there to compare two builds of onnx_torch alone.
+        of_builds: whether it is there only to compare two builds of onnx_torch.
     """
 
     label: str

@@ -41,7 +41,7 @@ class Settings:
         limit: how many seconds an engine has to load a model and run it once.
         device: "cpu", or "cuda:N" for a GPU.
         precision: what engines compute in on a GPU; on the CPU the columns tell.
-        loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
+        loads: how often the engines of `COMPARED_LOADS` load a model, if that takes them less than `BRIEF`.
         isa: the level that `./dev bench --isa` holds the engines to; empty for all that the CPU has.
         cpu: the widest instructions that the CPU has.
         other_build: the folder that holds another build's package, to compare it with this one; empty without one.

@@ -26,6 +26,7 @@ from benchmarks.__main__ import (
     chosen_engines,
     draw,
     gpu_of,
+    main,
     make_held_out,
     page_of,
     parser,
@@ -825,6 +826,12 @@ def test_another_build_runs_in_place_of_this_one(made, tmp_path):
     found = measuring.measure(case, folder, ["onnx_torch", "onnx_torch_again", "other_build"], settings).engines
     assert found["onnx_torch"].rounds and found["onnx_torch_again"].rounds
     assert "its outputs differ" in found["other_build"].error
+
+
+def test_another_build_is_not_for_the_documentation(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bench", "--record", "--other-build", str(Path(onnx_torch.__file__).parents[1])])
+    with pytest.raises(SystemExit, match="compares no builds"):
+        main()
 
 
 def test_another_build_has_its_loads_in_a_table(results):
