@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import results as r
-from .engines import COLUMNS, OTHER_BUILD, OURS, REFERENCE, SOURCE, again
+from .engines import COLUMNS, OTHER_BUILD, OURS, OURS_AGAIN, REFERENCE, SOURCE, again
 from .measuring import NOISE, Row, allowed_difference
 from .results import Results
 
@@ -75,6 +75,7 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
+    builds = (OURS_AGAIN, OTHER_BUILD) if results.settings.other_build else ()
     made = [
         targets(results),
         means(results),
@@ -82,7 +83,7 @@ def tables(results: Results) -> list[Table]:
         precisions(results),
         limits(results),
         sources(results),
-        *(starts(results, peer) for peer in (REFERENCE, OTHER_BUILD)),
+        *(starts(results, peer) for peer in (REFERENCE, *builds)),
         processes(results),
         missing(results),
     ]
@@ -231,7 +232,8 @@ def starts(results: Results, peer: str = REFERENCE) -> Table:
         rows.append(["import alone, median", f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}", "", "", ""])
     label = COLUMNS[peer].label
     columns = ["model", ">onnx_torch, s", f">{label}, s", ">ratio", ">onnx_torch, MB", f">{label}, MB", ">ratio"]
-    return Table("From after the imports to the end of the first run, and the peak of memory meanwhile", columns, rows)
+    what = "From after the imports to the end of the first run, and the peak of memory meanwhile"
+    return Table(what if peer == REFERENCE else f"{what}: {label}", columns, rows)
 
 
 def processes(results: Results) -> Table:

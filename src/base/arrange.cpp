@@ -1,5 +1,6 @@
 #include "base/arrange.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/strides.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_tensor.h"
 #include "base/element_bits.h"
 #include "base/parallel.h"
 #include "base/work_memory.h"
@@ -244,8 +246,6 @@ void copy(Dims dims, const void* from, void* to) {
   }
 }
 
-bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg(); }
-
 // Copies the elements. Gives false where they are of a size that is left to ATen.
 bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
   Dims dims = dims_of(from, to_strides);
@@ -267,13 +267,13 @@ bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {
 
 void copy_into(const at::Tensor& to, const at::Tensor& from) {
   if (to.numel() == 0) return;
-  if (!is_plain(to) || !is_plain(from) || !copy(from, to.strides(), to.mutable_data_ptr())) to.copy_(from);
+  if (!lies_in_memory(to) || !lies_in_memory(from) || !copy(from, to.strides(), to.mutable_data_ptr())) to.copy_(from);
 }
 
 void copy_into(const at::Tensor& to, int64_t dim, int64_t start, const at::Tensor& from) {
   if (from.numel() == 0) return;
   const int64_t offset = to.element_size() * start * to.stride(dim);
-  const bool is_done = is_plain(to) && is_plain(from) &&
+  const bool is_done = lies_in_memory(to) && lies_in_memory(from) &&
                        copy(from, to.strides(), static_cast<std::byte*>(to.mutable_data_ptr()) + offset);
   if (!is_done) to.narrow(dim, start, from.size(dim)).copy_(from);
 }
@@ -288,6 +288,14 @@ at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
 
 at::Tensor contiguous(const at::Tensor& t) {
   return t.is_contiguous() ? t : arranged(t, c10::contiguous_strides(t.sizes()));
+}
+
+at::Tensor copy_of(const at::Tensor& t) {
+  constexpr size_t kSmall = 1 << 15;  // bytes; ATen shares the copy of more among threads
+  if (!lies_in_memory(t) || !t.is_contiguous() || t.nbytes() > kSmall) return t.clone();
+  const at::Tensor own = at::detail::empty_cpu(t.sizes(), t.scalar_type());
+  if (t.nbytes() > 0) std::memcpy(own.mutable_data_ptr(), t.const_data_ptr(), t.nbytes());
+  return own;
 }
 
 }  // namespace onnxtorch

@@ -116,14 +116,16 @@ class LightReader {
         write(tag, op_type, out);
         return true;
       }
-      return tag == bytes_tag(onnx::NodeProto::kAttributeFieldNumber)
-                 ? put(tag, out, [&] { return attribute(op_type, places); })
+      if (tag != bytes_tag(onnx::NodeProto::kAttributeFieldNumber)) return copy(tag, out);
+      const int64_t number = places.attributes++;
+      return is_constant(op_type) || runs_subgraphs(op_type)
+                 ? put(tag, out, [&] { return attribute(number, op_type, places); })
                  : copy(tag, out);
     });
   }
 
-  Message attribute(std::string_view op_type, GraphPlaces& places) {
-    const int64_t number = places.attributes++;
+  // Reads an attribute field by field, which takes long where it holds many numbers.
+  Message attribute(int64_t number, std::string_view op_type, GraphPlaces& places) {
     return message([&](uint32_t tag, CodedOutputStream& out) {
       if (is_constant(op_type) && tag == bytes_tag(onnx::AttributeProto::kTFieldNumber))
         return put(tag, out, [&] {

@@ -136,6 +136,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   Program program = lowered(base_variant());
   if (!saved.empty()) take_weights(program, std::move(saved));
   lay_out_weights(program);
+  pace_.expect(program);
   base_ = runnable(base_variant(), std::move(program));
 }
 

@@ -16,7 +16,7 @@ IValue separated(IValue value) {
   if (value.isTensor() && value.toTensor().defined()) {
     const at::Tensor t = std::move(value).toTensor();
     const bool alone = t.use_count() == 1 && t.storage().use_count() == 1;
-    const at::Tensor own = alone || !t.is_contiguous() ? snug(contiguous(t)) : t.clone();
+    const at::Tensor own = alone || !t.is_contiguous() ? snug(contiguous(t)) : copy_of(t);
     return own.requires_grad() ? own.detach() : own;
   }
   if (value.isList()) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -12,6 +12,8 @@
 
 namespace onnxtorch {
 
+// A process fills it for its first model, so it is made to be filled quickly: the names are those of literals, which
+// nothing copies.
 class Registry {
  public:
   // The translators of one operator. since(v) holds from schema version v up to the next registered one; past
@@ -23,16 +25,17 @@ class Registry {
 
    private:
     friend class Registry;
-    explicit Entry(std::string name) : name_(std::move(name)) {}
+    explicit Entry(std::string_view name) : name_(name) {}
     const TranslateFunction* find(int schema_version) const;
+    int last_version() const;
 
-    std::string name_;
-    std::map<int, TranslateFunction> ranges_;
-    int reviewed_to_ = 0;  // 0: the newest registered version
+    std::string_view name_;
+    std::vector<std::pair<int, TranslateFunction>> ranges_;  // by their first versions, in order
+    int reviewed_to_ = 0;                                    // 0: the newest registered version
   };
 
-  Entry& op(const std::string& name) { return op("", name); }
-  Entry& op(std::string domain, const std::string& name);
+  Entry& op(std::string_view name) { return op("", name); }
+  Entry& op(std::string_view domain, std::string_view name);
 
   // Finds a translator; null where there is none. `schema_version` is the since_version of the schema in force.
   const TranslateFunction* find(std::string_view domain, std::string_view op, int schema_version) const;
@@ -42,10 +45,14 @@ class Registry {
     std::vector<int> since;
     int reviewed_to;
   };
-  std::vector<Row> rows() const;
+  std::vector<Row> rows() const;  // by domain and operator, in order
 
  private:
-  std::map<std::pair<std::string, std::string>, Entry, std::less<>> entries_;
+  using Key = std::pair<std::string_view, std::string_view>;  // domain and operator
+  struct Hash {
+    size_t operator()(const Key& key) const;
+  };
+  std::unordered_map<Key, Entry, Hash> entries_;
 };
 
 // Gives the table of everything this library translates.

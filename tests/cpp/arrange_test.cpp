@@ -70,6 +70,20 @@ TEST(Arrange, ReadsAPartOfATensor) {
   }
 }
 
+TEST(Arrange, CopiesHaveMemoryOfTheirOwn) {
+  for (const auto type : kTypes) {
+    for (const at::Tensor& t : {numbers({3, 5}, type), numbers({}, type), numbers({0, 4}, type),
+                                numbers({300, 400}, type), numbers({6, 7}, type).transpose(0, 1)}) {
+      const at::Tensor copy = copy_of(t);
+      EXPECT_TRUE(at::equal(copy, t));
+      EXPECT_EQ(copy.dtype(), t.dtype());
+      EXPECT_TRUE(t.numel() == 0 || copy.const_data_ptr() != t.const_data_ptr());
+    }
+  }
+  const at::Tensor conjugate = at::rand({4}, at::kComplexFloat).conj();
+  EXPECT_TRUE(at::equal(copy_of(conjugate), conjugate));
+}
+
 TEST(Arrange, TurnsDimensionsAround) {
   for (const auto type : kTypes) {
     expect_copied(numbers({5, 6, 7, 8}, type).permute({3, 1, 0, 2}));

@@ -825,6 +825,7 @@ def test_another_build_runs_in_place_of_this_one(made, tmp_path):
     case, folder = made
     found = measuring.measure(case, folder, ["onnx_torch", "onnx_torch_again", "other_build"], settings).engines
     assert found["onnx_torch"].rounds and found["onnx_torch_again"].rounds
+    assert found["onnx_torch"].start_seconds and found["onnx_torch_again"].start_seconds
     assert "its outputs differ" in found["other_build"].error
 
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/cpu_tensor.h"
 #include "base/interruption.h"
 #include "base/text_of.h"
 #include "kernels/cpu/operators.h"
@@ -59,10 +60,7 @@ std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
   for (const IValue& input : inputs) {
     if (!input.isTensor()) return {};
     const at::Tensor& t = input.toTensor();
-    if (!t.defined() || !t.is_cpu() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg() ||
-        (!t.is_contiguous() && !lies_in_order(t))) {
-      return {};
-    }
+    if (!lies_in_memory(t) || (!t.is_contiguous() && !lies_in_order(t))) return {};
     add(key, t);
   }
   return key;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/cpu_tensor.h"
 #include "base/prepare_guard.h"
 #include "graph/loops.h"
 #include "graph/operator_traits.h"
@@ -64,11 +65,6 @@ bool is_structure(const c10::TypePtr& type) {
   if (!list) return false;
   return is_tensor(list->getElementType()) ||
          (list->getElementType()->kind() == c10::TypeKind::TupleType && is_structure(list->getElementType()));
-}
-
-bool has_form(const at::Tensor& t) {
-  return t.defined() && t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg() && !t.is_quantized() &&
-         t.has_storage();
 }
 
 // Gives a tensor on the same memory with a storage of its own: the recorder tells by storages what is a view of what.
@@ -129,7 +125,7 @@ class Recorder {
 
  private:
   Known given(const IValue& value, size_t number) {
-    if (!value.isTensor() || !has_form(value.toTensor())) throw NoPlan("an input is no dense tensor");
+    if (!value.isTensor() || !lies_in_memory(value.toTensor())) throw NoPlan("an input is no dense tensor");
     const at::Tensor& t = value.toTensor();
     const size_t buffer = add_buffer(t, {.kind = Buffer::Kind::Input, .bytes = t.storage().nbytes(), .input = number});
     return {.state = Known::State::Formed, .now = value, .slot = add_slot(t, buffer, 0)};
@@ -416,7 +412,7 @@ class Recorder {
   // cases, for which the plan looks in each run.
   bool reads_dims_alone(const jit::Node* node, const std::vector<Known>& arguments, const jit::Stack& given) {
     const bool reads = has(node, Trait::ReadsKind) && arguments[0].state == Known::State::Open;
-    if (!reads || !given[0].isTensor() || !has_form(given[0].toTensor())) return false;
+    if (!reads || !given[0].isTensor() || !lies_in_memory(given[0].toTensor())) return false;
     Slot& slot = plan_.slots[arguments[0].slot];
     slot.dims = given[0].toTensor().dim();
     slot.element = given[0].toTensor().scalar_type();
@@ -467,7 +463,7 @@ class Recorder {
   // Notes what is known of a value that a step gives. The result is kNone where it lies where something has lain
   // before.
   Known given_by_step(IValue value, bool forms, Before& before, std::vector<size_t>& results, bool& is_new) {
-    if (value.isTensor() && forms && has_form(value.toTensor())) {
+    if (value.isTensor() && forms && lies_in_memory(value.toTensor())) {
       if (shares_memory(value.toTensor(), before)) {  // in the plan each has its own, and the run copies it there
         before.shares = true;
         value = value.toTensor().clone();
@@ -520,7 +516,7 @@ class Recorder {
       const IValue& value = outputs[i];
       const bool is_list =
           forms && is_tensor_list(node->output(i)) &&
-          std::ranges::all_of(value.toListRef(), [](const IValue& item) { return has_form(item.toTensor()); });
+          std::ranges::all_of(value.toListRef(), [](const IValue& item) { return lies_in_memory(item.toTensor()); });
       known_[node->output(i)] = is_list ? list_given_by_step(value, before, results, is_new)
                                         : given_by_step(value, forms, before, results, is_new);
     }
@@ -616,7 +612,7 @@ class Recorder {
     for (size_t i = 0; i < node->outputs().size(); ++i) {
       bool is_new = false;
       const bool relies =
-          relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() && has_form(stack[i].toTensor());
+          relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() && lies_in_memory(stack[i].toTensor());
       // Another branch may give another tensor than this one, and this one may be a view of something, so it is copied.
       const IValue result = relies ? stack[i].toTensor().clone(at::MemoryFormat::Contiguous) : stack[i];
       Before before{plan_.buffers.size(), stack};
@@ -650,7 +646,7 @@ Recorded record_plan(const Program& program, std::span<const IValue> inputs,
                      const c10::intrusive_ptr<StringPool>& strings, const Targets& targets, bool relies_on_branches) {
   std::vector<IValue> own;
   for (const IValue& input : inputs) {
-    own.push_back(input.isTensor() && has_form(input.toTensor()) ? with_own_storage(input.toTensor()) : input);
+    own.push_back(input.isTensor() && lies_in_memory(input.toTensor()) ? with_own_storage(input.toTensor()) : input);
   }
   return Recorder(program, own, strings, relies_on_branches).run(own, targets);
 }

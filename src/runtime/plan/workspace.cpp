@@ -197,7 +197,7 @@ IValue Workspace::result(size_t number) {
   }
   if (slot.kind != Slot::Kind::Tensor) return separated(values_[number]);
   const at::Tensor& t = values_[number].toTensor();
-  return t.is_contiguous() ? t.clone() : snug(contiguous(t));
+  return t.is_contiguous() ? copy_of(t) : snug(contiguous(t));
 }
 
 std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
