@@ -1,6 +1,7 @@
 #include "base/run_apart.h"
 
 #include <ATen/ThreadLocalState.h>
+#include <omp.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -53,6 +54,7 @@ bool run_apart(std::function<void()> work, const std::function<bool()>& waits) {
     *shared = nullptr;  // lets go of what the work holds
     done->set();
   };
+  omp_pause_resource_all(omp_pause_soft);  // this thread's team, which would spin beside that of the work
   try {
     std::thread(apart).detach();
   } catch (const std::system_error&) {

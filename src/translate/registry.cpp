@@ -29,7 +29,8 @@ Registry::Entry& Registry::Entry::reviewed_to(int version) {
 int Registry::Entry::last_version() const { return std::max(reviewed_to_, ranges_.back().first); }
 
 const TranslateFunction* Registry::Entry::find(int schema_version) const {
-  const auto after = std::ranges::upper_bound(ranges_, schema_version, {}, [](const auto& range) { return range.first; });
+  const auto after =
+      std::ranges::upper_bound(ranges_, schema_version, {}, [](const auto& range) { return range.first; });
   if (after == ranges_.begin() || schema_version > last_version()) return nullptr;
   return &std::prev(after)->second;
 }

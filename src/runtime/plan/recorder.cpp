@@ -611,8 +611,8 @@ class Recorder {
     step.name = node->kind().toQualString();
     for (size_t i = 0; i < node->outputs().size(); ++i) {
       bool is_new = false;
-      const bool relies =
-          relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() && lies_in_memory(stack[i].toTensor());
+      const bool relies = relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() &&
+                          lies_in_memory(stack[i].toTensor());
       // Another branch may give another tensor than this one, and this one may be a view of something, so it is copied.
       const IValue result = relies ? stack[i].toTensor().clone(at::MemoryFormat::Contiguous) : stack[i];
       Before before{plan_.buffers.size(), stack};
