@@ -281,9 +281,10 @@ class Inlining {
   // Tells whether a number or list follows from sizes, or numbers, for good. Strides may be others in a run, and a
   // script that writes may change a list.
   bool is_fact(const jit::Node* node) const {
-    const bool reads_sizes = node->kind() == c10::aten::size || node->kind() == c10::aten::dim;
-    const bool computes = node->kind().is_aten() || node->kind() == c10::prim::min || node->kind() == c10::prim::max;
-    if (!computes && node->kind() != c10::prim::ListConstruct) return false;
+    const c10::Symbol kind = node->kind();
+    const bool reads_sizes = kind == c10::aten::size || kind == c10::aten::dim || kind == c10::aten::numel;
+    const bool computes = kind.is_aten() || kind == c10::prim::min || kind == c10::prim::max;
+    if (!computes && kind != c10::prim::ListConstruct) return false;
     if (!reads_sizes && std::ranges::any_of(node->inputs(), is_tensor)) return false;
     if (node->outputs().size() != 1 || !is_number_or_numbers(*node->output()->type())) return false;
     return !writes_ || (!is_list(node->output()) && std::ranges::none_of(node->inputs(), is_list));

@@ -66,6 +66,19 @@ TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
   EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
 }
 
+TEST(Inlining, TakesTheBranchThatAKnownNumberOfElementsDecides) {
+  jit::Graph graph;
+  jit::Value *const rows = graph.addInput(), *const open = graph.addInput();
+  Facts facts;
+  facts.set_sizes(rows, c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5, kAlways5});
+  facts.set_sizes(open, c10::kFloat, std::vector<std::vector<int64_t>>{Facts::trial_sizes(0), kAlways5});
+  jit::Value* const last = graph.insertConstant(-1);
+  insert(graph, "hardmax", {rows, last}, facts);
+  EXPECT_EQ(count(graph, c10::prim::If), 0U);
+  insert(graph, "hardmax", {open, last}, facts);
+  EXPECT_EQ(count(graph, c10::prim::If), 1U);
+}
+
 // Gives what of a function of TorchScript enters a graph whose input is a vector of 5 elements, and a bool.
 std::shared_ptr<jit::Graph> inlined(const std::string& parameters, const std::string& body) {
   jit::CompilationUnit unit;
