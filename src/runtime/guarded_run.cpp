@@ -7,9 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "base/arrange.h"
 #include "base/interruption.h"
-#include "base/own_pages.h"
 #include "base/run_apart.h"
 #include "base/stopwatch.h"
 #include "base/text_of.h"
@@ -71,41 +69,17 @@ struct Attempt {
 
 bool is_owned(const at::Tensor& t) { return !t.defined() || t.storage().data_ptr().get_context() != nullptr; }
 
-// Counts the bytes of the tensors that lie in the caller's memory.
-int64_t bytes_of_callers(const IValue& value) {
-  if (value.isTensor()) return is_owned(value.toTensor()) ? 0 : static_cast<int64_t>(value.toTensor().nbytes());
-  int64_t bytes = 0;
-  if (value.isList()) {
-    for (const IValue& item : value.toListRef()) bytes += bytes_of_callers(item);
-  }
-  return bytes;
-}
-
-at::Tensor copy_in(HugePages& pages, const at::Tensor& t) {
-  const at::Tensor bytes = pages.take(static_cast<int64_t>(t.nbytes()));
-  const at::Tensor copy = bytes.view(t.scalar_type()).view(t.sizes());
-  copy_into(copy, t);
-  return copy;
-}
-
 // Gives the value with the tensors copied that lie in the caller's memory.
-IValue owned(const IValue& value, HugePages& pages) {
-  if (value.isTensor()) return is_owned(value.toTensor()) ? value : copy_in(pages, value.toTensor());
+IValue owned(const IValue& value) {
+  if (value.isTensor()) return is_owned(value.toTensor()) ? value : value.toTensor().clone();
   if (!value.isList()) return value;
   c10::impl::GenericList list(value.toList().elementType());
-  for (const IValue& item : value.toListRef()) list.push_back(owned(item, pages));
+  for (const IValue& item : value.toListRef()) list.push_back(owned(item));
   return list;
 }
 
-void take_from_caller(std::vector<IValue>& inputs) {
-  int64_t bytes = 0;
-  for (const IValue& input : inputs) bytes += bytes_of_callers(input);
-  HugePages pages(bytes);
-  for (IValue& input : inputs) input = owned(input, pages);
-}
-
 GuardedRun::Result run_apart_from_caller(GuardedRun run, const StopFlag* stop) {
-  take_from_caller(run.inputs);
+  for (IValue& input : run.inputs) input = owned(input);
   for (at::Tensor& target : run.targets) {
     if (!is_owned(target)) target = at::Tensor();
   }
