@@ -296,7 +296,7 @@ void fill(onnx::GraphProto& copy, const onnx::GraphProto& graph, const ExternalD
   }
 }
 
-std::shared_ptr<OwnFile> opened(const fs::path& path) {
+std::shared_ptr<OwnFile> own_file(const fs::path& path) {
   try {
     auto file = std::make_shared<OwnFile>(path);
     check_size(static_cast<uintmax_t>(file->file.size()), path.string());
@@ -332,7 +332,7 @@ std::shared_ptr<ModelFile> with_data_in(const fs::path& directory, std::shared_p
 std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory,
                                                       const ExternalReader& external) {
   need_memory_reserve();
-  const auto file = opened(path);
+  const auto file = own_file(path);
   if (file->file.size() == 0) throw InvalidModelError("the model file " + path.string() + " is empty");
   const bool is_large = file->file.size() >= static_cast<int64_t>(kLarge);
   const auto own = is_large ? file : nullptr;

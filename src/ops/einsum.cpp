@@ -101,7 +101,7 @@ Value joined(Translator& t, const Value& x, size_t place, size_t count) {
   return t.call("aten::flatten", {x, first, first + static_cast<int64_t>(count) - 1});
 }
 
-Value size(Translator& t, const Operand& of, char letter) {
+Value size_of(Translator& t, const Operand& of, char letter) {
   const size_t dim = of.dim(letter);
   return of.sizes[dim] ? t.scalar(*of.sizes[dim]) : t.call("aten::size", {of.x, static_cast<int64_t>(dim)});
 }
@@ -115,8 +115,8 @@ Values sizes_of_product(Translator& t, const MatrixProduct& p, const Operand& a,
     const auto known = in_a && *in_a != 1 ? in_a : in_b && *in_b != 1 ? in_b : std::nullopt;
     sizes.push_back(known ? t.scalar(*known) : t.call("aten::size", {product, std::ssize(sizes)}));
   }
-  for (const char letter : p.rows) sizes.push_back(size(t, a, letter));
-  for (const char letter : p.columns) sizes.push_back(size(t, b, letter));
+  for (const char letter : p.rows) sizes.push_back(size_of(t, a, letter));
+  for (const char letter : p.columns) sizes.push_back(size_of(t, b, letter));
   return sizes;
 }
 
@@ -156,7 +156,8 @@ Value broadcast(Translator& t, const Operand& x, const Letters& letters, const O
   Values sizes;
   for (const char letter : x.letters) {
     const bool is_open = has(letters, letter) && differs(letter);
-    sizes.push_back(is_open ? t.call("broadcast_size", {size(t, x, letter), size(t, other, letter)}) : t.scalar(-1));
+    sizes.push_back(is_open ? t.call("broadcast_size", {size_of(t, x, letter), size_of(t, other, letter)})
+                            : t.scalar(-1));
   }
   return t.call("aten::expand", {x.x, t.list(sizes)});
 }

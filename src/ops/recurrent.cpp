@@ -66,7 +66,7 @@ struct Layer {
 };
 
 Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
-  const bool batch_first = flag(n, "layout");
+  const bool batch_first = n.attr_flag("layout");
   const auto time_first = [&](const Value& v) { return batch_first ? t.call("aten::transpose", {v, 0, 1}) : v; };
 
   const size_t directions = directions_of(n);
@@ -91,7 +91,8 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
 
 // Gives ATen's layer of the same meaning; empty where there is none.
 std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) {
-  if (!cell.parameters.empty() || n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") || flag(n, "input_forget"))
+  if (!cell.parameters.empty() || n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") ||
+      n.attr_flag("input_forget"))
     return {};
   const std::vector<std::string>& names = layer.activations.names;
   const auto all = [&](const std::vector<std::string>& expected) {
@@ -104,7 +105,7 @@ std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) 
   if (!all(cell.activations)) return {};
   if (&cell == &kRnn) return "aten::rnn_tanh";
   if (&cell == &kLstm) return "aten::lstm";
-  return flag(n, "linear_before_reset") ? "aten::gru" : "";
+  return n.attr_flag("linear_before_reset") ? "aten::gru" : "";
 }
 
 // Gives the gates from index `first` on, in ATen's order. x is [num_directions, count * hidden_size, …].
@@ -161,12 +162,12 @@ Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer
         kw("betas", own.betas),
         kw("clip", n.has_attribute("clip") ? Arg(n.attr_float("clip")) : Arg(none)),
     };
-    if (&cell == &kGru) args.push_back(kw("linear_before_reset", flag(n, "linear_before_reset")));
+    if (&cell == &kGru) args.push_back(kw("linear_before_reset", n.attr_flag("linear_before_reset")));
     for (const auto& [name, i] : cell.parameters) args.push_back(kw(name, part(n.tensor(i))));
     if (cell.states == 2) {
       args.push_back(kw("initial_c", part(layer.states[1])));
       args.push_back(kw("P", part(n.tensor(P))));
-      args.push_back(kw("input_forget", flag(n, "input_forget")));
+      args.push_back(kw("input_forget", n.attr_flag("input_forget")));
     }
     Values outputs = t.call_all(cell.script, args);
     outputs[0] = in_order(t, outputs[0], reverse);
@@ -182,7 +183,7 @@ TranslateFunction recurrent(const Cell& cell) {
     const Layer layer = layer_of(t, n, cell);
     const std::string function = aten_layer(n, cell, layer);
     Values outputs = function.empty() ? run_steps(t, n, cell, layer) : run_aten(t, n, cell, layer, function);
-    if (flag(n, "layout")) {
+    if (n.attr_flag("layout")) {
       outputs[0] = t.call("aten::permute", {outputs[0], std::vector<int64_t>{2, 0, 1, 3}});
       for (size_t i = 1; i < outputs.size(); ++i) outputs[i] = t.call("aten::transpose", {outputs[i], 0, 1});
     }
@@ -238,8 +239,6 @@ size_t directions_of(const NodeView& n) {
 Value in_order(Translator& t, const Value& over_time, bool reverse) {
   return reverse && !over_time.absent() ? t.call("aten::flip", {over_time, std::vector<int64_t>{0}}) : over_time;
 }
-
-bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
 
 // Translates DynamicQuantizeLSTM, whose weights have the gates along their last dimension.
 Values dynamic_quantize_lstm(Translator& t, const NodeView& n) {

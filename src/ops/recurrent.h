@@ -25,8 +25,6 @@ size_t directions_of(const NodeView& n);
 // Brings steps in time into the order of a direction's steps, or back.
 Value in_order(Translator& t, const Value& over_time, bool reverse);
 
-bool flag(const NodeView& n, std::string_view name);  // false where it is absent
-
 // gives false where it is absent
 Values dynamic_quantize_lstm(Translator& t, const NodeView& n);
 

@@ -29,8 +29,6 @@ Axes axes_of(Translator& t, const NodeView& n) {
   return {ints_or_attribute(t, n, 1, "axes"), n.attr_int("keepdims") != 0, is_noop(n)};
 }
 
-bool is_integer(ElementType type) { return !is_floating(type); }
-
 // Makes the translator of a reduction with the element type it is computed in; its result is brought back to the
 // node's.
 TranslateFunction reduction(std::string script, ElementType (*computed_in)(ElementType)) {
@@ -42,11 +40,11 @@ TranslateFunction reduction(std::string script, ElementType (*computed_in)(Eleme
 }
 
 // Gives the type to sum in. Sums of integers wrap: what int64 drops is what any narrower type drops.
-ElementType exact(ElementType type) { return is_integer(type) ? Int64 : type; }
+ElementType exact(ElementType type) { return is_floating(type) ? type : Int64; }
 
-ElementType exact_or_float(ElementType type) { return is_integer(type) ? Int64 : type == Double ? Double : Float; }
+ElementType exact_or_float(ElementType type) { return !is_floating(type) ? Int64 : type == Double ? Double : Float; }
 
-ElementType real(ElementType type) { return is_integer(type) || type == Double ? Double : Float; }
+ElementType real(ElementType type) { return !is_floating(type) || type == Double ? Double : Float; }
 
 Values reduce_l1(Translator& t, const NodeView& n) {
   static const TranslateFunction sum = reduction("reduce_sum", exact);
@@ -58,7 +56,7 @@ Values reduce_l1(Translator& t, const NodeView& n) {
 Values reduce_mean(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   const Axes axes = axes_of(t, n);
-  if (!is_integer(type)) return {t.call("reduce_mean", axes.after(n.tensor(0)))};
+  if (is_floating(type)) return {t.call("reduce_mean", axes.after(n.tensor(0)))};
   const Value sum = t.call("reduce_sum", axes.after(cast(t, n.tensor(0), Int64)));
   const Value count = t.call("reduced_count", {n.tensor(0), axes.axes, axes.noop});
   const Value mean = type == Uint64 ? t.call("unsigned_div", {sum, count})

@@ -16,8 +16,6 @@ double float_or(const NodeView& n, const char* name, double otherwise) {
   return n.has_attribute(name) ? n.attr_float(name) : otherwise;
 }
 
-bool flag(const NodeView& n, const char* name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
-
 struct Resizing {
   Value x, sizes, outputs, factors;  // int[], int[] and float[] of all axes
   std::string mode, transformation, nearest_mode;
@@ -106,8 +104,8 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
              .mode = n.attr_string("mode"),
              .transformation = string_or(n, "coordinate_transformation_mode", "asymmetric"),
              .nearest_mode = string_or(n, "nearest_mode", "simple"),
-             .antialias = flag(n, "antialias"),
-             .exclude_outside = flag(n, "exclude_outside"),
+             .antialias = n.attr_flag("antialias"),
+             .exclude_outside = n.attr_flag("exclude_outside"),
              .cubic_coeff_a = float_or(n, "cubic_coeff_a", -0.75)};
   if (r.mode == "bilinear") r.mode = "linear";
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.fail("there is no mode \"" + r.mode + "\"");

@@ -1,6 +1,8 @@
 // The operators that arrange elements anew, or make tensors: Concat, Split, Slice, Transpose, Tile, Pad, Constant,
 // OneHot, …
-#include <ATen/ATen.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>

@@ -21,11 +21,11 @@ using c10::Argument;
 using c10::FunctionSchema;
 using c10::TypeKind;
 
-bool is_tensor(const c10::TypePtr& type) { return without_optional(type)->kind() == TypeKind::TensorType; }
+bool is_tensor_type(const c10::TypePtr& type) { return without_optional(type)->kind() == TypeKind::TensorType; }
 
-bool is_tensor_list(const c10::TypePtr& type) {
+bool is_tensor_list_type(const c10::TypePtr& type) {
   const c10::TypePtr list = without_optional(type);
-  return list->kind() == TypeKind::ListType && is_tensor(list->expectRef<c10::ListType>().getElementType());
+  return list->kind() == TypeKind::ListType && is_tensor_type(list->expectRef<c10::ListType>().getElementType());
 }
 
 bool takes_input(const c10::TypePtr& type) {
@@ -38,7 +38,7 @@ bool takes_input(const c10::TypePtr& type) {
     case TypeKind::BoolType:
       return true;
     default:
-      return is_tensor_list(given) || given->isSubtypeOf(*c10::ListType::ofInts());
+      return is_tensor_list_type(given) || given->isSubtypeOf(*c10::ListType::ofInts());
   }
 }
 
@@ -75,7 +75,7 @@ struct Source {
 // fit. The inputs go in order to the arguments that no attribute names: to the tensors among them, or to all.
 std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema& schema, bool tensors_only) {
   const auto is_open = [&](const Argument& argument) {
-    const bool tensor = is_tensor(argument.type()) || is_tensor_list(argument.type());
+    const bool tensor = is_tensor_type(argument.type()) || is_tensor_list_type(argument.type());
     return !n.has_attribute(argument.name()) && takes_input(argument.type()) && (tensor || !tensors_only);
   };
   const auto& arguments = schema.arguments();
@@ -90,7 +90,7 @@ std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema
       ++named;
     } else if (is_open(argument) && next < n.input_count()) {
       size_t count = 1;
-      if (is_tensor_list(type) && n.input(next).type.kind != ValueType::Kind::Sequence) {
+      if (is_tensor_list_type(type) && n.input(next).type.kind != ValueType::Kind::Sequence) {
         const auto later =
             static_cast<size_t>(std::count_if(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end(),
                                               [&](const Argument& a) { return is_open(a) && !a.default_value(); }));
@@ -98,7 +98,7 @@ std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema
         count = n.input_count() - next - later;
       }
       // An absent input leaves its argument at the default.
-      const bool given = count != 1 || n.has(next) || is_tensor_list(type);
+      const bool given = count != 1 || n.has(next) || is_tensor_list_type(type);
       if (!given && !argument.default_value() && type->kind() != TypeKind::OptionalType) return {};
       if (given) sources.push_back({&argument, false, next, count});
       next += count;
@@ -117,11 +117,11 @@ Arg argument_from(Translator& t, const NodeView& n, const Source& source) {
   const c10::TypePtr& type = source.argument->type();
   if (source.from_attribute) {
     const bool as_number =
-        !is_tensor(type) && n.attribute(source.argument->name())->type() == onnx::AttributeProto::TENSOR;
+        !is_tensor_type(type) && n.attribute(source.argument->name())->type() == onnx::AttributeProto::TENSOR;
     const Arg arg = argument_of_attribute(n, source.argument->name(), type);
     return as_number ? Arg(t.call("aten::item", {std::get<Value>(arg.data)})) : arg;
   }
-  if (!is_tensor_list(type)) return argument_of_input(n, source.first_input, type);
+  if (!is_tensor_list_type(type)) return argument_of_input(n, source.first_input, type);
   if (source.inputs == 1 && n.input(source.first_input).type.kind == ValueType::Kind::Sequence) {
     return n.input(source.first_input);
   }
@@ -156,7 +156,7 @@ bool is_of_named_dimensions(const FunctionSchema& schema) {
 // Tells whether an operator takes or gives tensors. Operators of numbers alone are TorchScript's own, and divide by
 // zero without a look.
 bool is_of_tensors(const FunctionSchema& schema) {
-  const auto has_tensor = [](const Argument& a) { return is_tensor(a.type()) || is_tensor_list(a.type()); };
+  const auto has_tensor = [](const Argument& a) { return is_tensor_type(a.type()) || is_tensor_list_type(a.type()); };
   return std::ranges::any_of(schema.arguments(), has_tensor) || std::ranges::any_of(schema.returns(), has_tensor);
 }
 
@@ -177,7 +177,7 @@ std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::strin
 }
 
 Values outputs_of(Translator& t, const NodeView& n, Values results) {
-  const bool is_list = results.size() == 1 && is_tensor_list(results[0].graph->type());
+  const bool is_list = results.size() == 1 && is_tensor_list_type(results[0].graph->type());
   if (is_list && n.output_count() > 1) {
     const Value list = results[0];
     results.clear();

@@ -19,8 +19,8 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-constexpr int64_t kMostIterations = 64;  // the most iterations of a loop that is unrolled
-constexpr int64_t kMostNodes = 4096;     // the most nodes that it may become
+constexpr int64_t kMostUnrolled = 64;  // the most iterations of a loop that is unrolled
+constexpr int64_t kMostNodes = 4096;   // the most nodes that it may become
 
 int64_t node_count(const jit::Block& block) {
   int64_t count = 0;
@@ -101,7 +101,7 @@ class Inlining {
     const auto count = facts_.value(values_.at(node->input(0)));
     const bool always = jit::constant_as<bool>(values_.at(node->input(1))).value_or(false) &&
                         jit::constant_as<bool>(body.outputs()[0]).value_or(false);
-    if (!always || !count || count->toInt() > std::min(kMostIterations, kMostNodes / node_count(body))) return false;
+    if (!always || !count || count->toInt() > std::min(kMostUnrolled, kMostNodes / node_count(body))) return false;
     std::vector<jit::Value*> carried = results(node->inputs().slice(kFirst));
     for (int64_t i = 0; i < count->toInt() && !raises_; ++i) {
       values_[body.inputs()[0]] = graph_.insertConstant(i);

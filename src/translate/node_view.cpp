@@ -86,6 +86,7 @@ const onnx::AttributeProto& NodeView::required(std::string_view name) const {
 }
 
 int64_t NodeView::attr_int(std::string_view name) const { return required(name).i(); }
+bool NodeView::attr_flag(std::string_view name) const { return has_attribute(name) && attr_int(name) != 0; }
 double NodeView::attr_float(std::string_view name) const { return required(name).f(); }
 std::string NodeView::attr_string(std::string_view name) const { return required(name).s(); }
 std::vector<int64_t> NodeView::attr_ints(std::string_view name) const {

@@ -56,6 +56,7 @@ class NodeView {
   // Attributes, with the schema's default where the node does not give one; an error where there is neither.
   bool has_attribute(std::string_view name) const { return attribute(name) != nullptr; }  // given, or defaulted
   int64_t attr_int(std::string_view name) const;
+  bool attr_flag(std::string_view name) const;  // whether it is there, and not 0
   double attr_float(std::string_view name) const;
   std::string attr_string(std::string_view name) const;
   std::vector<int64_t> attr_ints(std::string_view name) const;

@@ -10,11 +10,11 @@
 namespace onnxtorch {
 
 Registry::Entry& Registry::Entry::since(int version, TranslateFunction translate) {
-  const auto place = std::ranges::lower_bound(ranges_, version, {}, [](const auto& range) { return range.first; });
+  const auto place = std::ranges::lower_bound(ranges_, version, {}, &Range::first);
   if (place != ranges_.end() && place->first == version) {
     throw std::logic_error(std::string(name_) + " since version " + std::to_string(version) + " is registered twice");
   }
-  ranges_.emplace(place, version, std::move(translate));
+  ranges_.insert(place, {version, std::move(translate)});
   return *this;
 }
 
@@ -29,10 +29,9 @@ Registry::Entry& Registry::Entry::reviewed_to(int version) {
 int Registry::Entry::last_version() const { return std::max(reviewed_to_, ranges_.back().first); }
 
 const TranslateFunction* Registry::Entry::find(int schema_version) const {
-  const auto after =
-      std::ranges::upper_bound(ranges_, schema_version, {}, [](const auto& range) { return range.first; });
+  const auto after = std::ranges::upper_bound(ranges_, schema_version, {}, &Range::first);
   if (after == ranges_.begin() || schema_version > last_version()) return nullptr;
-  return &std::prev(after)->second;
+  return &std::prev(after)->translate;
 }
 
 size_t Registry::Hash::operator()(const Key& key) const {
@@ -55,7 +54,7 @@ std::vector<Registry::Row> Registry::rows() const {
   std::vector<Row> rows;
   for (const auto& [key, entry] : entries_) {
     Row row{std::string(key.first), std::string(key.second), {}, entry.last_version()};
-    for (const auto& range : entry.ranges_) row.since.push_back(range.first);
+    for (const Entry::Range& range : entry.ranges_) row.since.push_back(range.first);
     rows.push_back(std::move(row));
   }
   std::ranges::sort(rows, {}, [](const Row& row) { return std::tie(row.domain, row.op); });

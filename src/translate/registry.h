@@ -29,9 +29,13 @@ class Registry {
     const TranslateFunction* find(int schema_version) const;
     int last_version() const;
 
+    struct Range {
+      int first;  // version
+      TranslateFunction translate;
+    };
     std::string_view name_;
-    std::vector<std::pair<int, TranslateFunction>> ranges_;  // by their first versions, in order
-    int reviewed_to_ = 0;                                    // 0: the newest registered version
+    std::vector<Range> ranges_;  // in the order of versions
+    int reviewed_to_ = 0;        // 0: the newest registered version
   };
 
   Entry& op(std::string_view name) { return op("", name); }

@@ -62,7 +62,9 @@ def wheel_job(args: argparse.Namespace, env: Environment, variables: dict[str, s
         f"{folder}/built",
     ]
     build += ["-Cbuild-dir=build/wheel", *cmake_settings(args.preset, "CMAKE_CXX_COMPILER", "ONNX_TORCH_WERROR")]
-    build += cmake_settings(args.preset, "ONNX_TORCH_CUDA", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_ARCHITECTURES")
+    build += cmake_settings(
+        args.preset, "ONNX_TORCH_UNITY", "ONNX_TORCH_CUDA", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_ARCHITECTURES"
+    )
     repair = lambda: [
         env.python,
         str(ROOT / "cmake" / "repair_wheel.py"),
@@ -98,14 +100,13 @@ def lint_job(args: argparse.Namespace, env: Environment, variables: dict[str, st
     variables["PRE_COMMIT_HOME"] = str(BUILD / "pre-commit")
     hooks = [env.python, "-m", "pre_commit", "run", "--all-files", "--show-diff-on-failure"]
     code = execute("Each file", hooks, variables, args.dry_run)
-    folder = f"build/{args.preset}"
     # The pip package of clang-tidy has no omp.h; the compiler's own comes after all else. g++'s precompiled headers are
     # not for clang, which then reads the headers themselves.
     compiler_headers = output(["c++", "-print-file-name=include"])
     tidy = [
         "run-clang-tidy.py",
         "-p",
-        folder,
+        "build/lint",
         "-j",
         str(build_jobs()),
         "-quiet",

@@ -160,7 +160,7 @@ def build_steps(env: Environment, preset: str) -> list[Step]:
             "the C++ core and its Python module",
             "" if (folder / ".ninja_log").exists() else "the first time; about 13 minutes on 2 cores",
             done=lambda: False,  # ninja knows what is done
-            commands=lambda: [["cmake", "--build", f"build/{preset}", "--parallel", str(build_jobs())]],
+            commands=lambda: [["cmake", "--build", "--preset", preset, "--parallel", str(build_jobs())]],
             installs=False,
         ),
     ]

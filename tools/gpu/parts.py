@@ -78,7 +78,10 @@ def pytest(name: str, *arguments: str, **variables: str) -> Step:
 
 
 def build_steps() -> list[Step]:
-    configure = ["cmake", "--preset", "release", f"-DPython_EXECUTABLE={sys.executable}", "-DONNX_TORCH_CUDA=ON"]
+    configure = [
+        "cmake", "--preset", "release", f"-DPython_EXECUTABLE={sys.executable}", "-DONNX_TORCH_CUDA=ON",
+        "-DONNX_TORCH_UNITY=ON",
+    ]  # fmt: skip
     configure += [f"-DCMAKE_CUDA_ARCHITECTURES={own}-real" for own in architectures()]
     return [
         Step("configure", configure, again=True),

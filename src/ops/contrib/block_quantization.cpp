@@ -1,5 +1,5 @@
 // Products with weights of 2 to 8 bits, quantized by blocks, and rows picked from such a weight.
-#include <ATen/ATen.h>
+#include <ATen/ops/tensor.h>
 
 #include <array>
 #include <bit>

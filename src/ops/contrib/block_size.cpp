@@ -1,6 +1,6 @@
 #include "ops/contrib/block_size.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/count_nonzero.h>
 #include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>

@@ -38,14 +38,14 @@ Value mixture(Translator& t, const NodeView& n, const Value& x, const ExpertProd
   return t.call("aten::reshape", {t.call("mixture_of_experts", args), t.call("aten::size", {n.tensor(0)})});
 }
 
-Value matrices(Translator& t, const NodeView& n, size_t i, const Value& x, int64_t bits, bool has_its_columns) {
+Value expert_matrices(Translator& t, const NodeView& n, size_t i, const Value& x, int64_t bits, bool has_its_columns) {
   return n.has(i) ? t.call("expert_matrices", {n.tensor(i), x, bits, has_its_columns}) : Value{};
 }
 
 Values moe(Translator& t, const NodeView& n) {
   const Value x = t.call("token_rows", {n.tensor(0)});
   const auto product = [&](size_t weights, bool has_its_columns) {
-    return ExpertProduct{matrices(t, n, weights, x, 8, has_its_columns), {}, {}, n.tensor(weights + 1)};
+    return ExpertProduct{expert_matrices(t, n, weights, x, 8, has_its_columns), {}, {}, n.tensor(weights + 1)};
   };
   return {mixture(t, n, x, {{product(2, true), product(4, false), product(6, true)}})};
 }
@@ -92,7 +92,7 @@ Values qmoe(Translator& t, const NodeView& n) {
     if (!n.has(first)) return ExpertProduct{};
     if (is_int) global_scale = {};
     const int64_t bits = weight_bits(n, type, name);
-    const Value weights = is_int ? matrices(t, n, first, x, bits, first != 5) : n.tensor(first);
+    const Value weights = is_int ? expert_matrices(t, n, first, x, bits, first != 5) : n.tensor(first);
     const Value scales = t.call("expert_scales", {weights, n.tensor(first + 1), global_scale, type, bits, block_size});
     const Value zeros = is_int ? t.call("expert_zero_points", {n.tensor(zero_points), scales, bits}) : Value{};
     return ExpertProduct{weights, scales, zeros, n.tensor(first + 2), bits};

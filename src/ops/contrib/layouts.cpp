@@ -1,6 +1,6 @@
 // The operators that onnxruntime writes for its own layouts: com.microsoft.nchwc, with blocks of channels, and
 // com.ms.internal.nhwc, with the channels last.
-#include <ATen/ATen.h>
+#include <ATen/ops/tensor.h>
 
 #include "ops/contrib/block_size.h"
 #include "ops/contrib/contrib.h"

@@ -1,5 +1,5 @@
 // Products, convolutions and pools: with an activation, a scale or a transposition, with channels last, with a mask.
-#include <ATen/ATen.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include "ops/cast.h"
 #include "ops/contrib/contrib.h"
@@ -14,8 +14,6 @@ using enum ElementType;
 
 // --- Products ---
 
-bool flag(const NodeView& n, const char* name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
-
 // Gives the matrices of an operand, whose dimensions the attributes permute.
 Value matrices(Translator& t, const Value& x, bool transposed, bool batch_transposed) {
   if (!transposed && !batch_transposed) return x;
@@ -24,8 +22,8 @@ Value matrices(Translator& t, const Value& x, bool transposed, bool batch_transp
 }
 
 Values fused_matmul(Translator& t, const NodeView& n) {
-  const Value a = matrices(t, n.tensor(0), flag(n, "transA"), flag(n, "transBatchA"));
-  const Value b = matrices(t, n.tensor(1), flag(n, "transB"), flag(n, "transBatchB"));
+  const Value a = matrices(t, n.tensor(0), n.attr_flag("transA"), n.attr_flag("transBatchA"));
+  const Value b = matrices(t, n.tensor(1), n.attr_flag("transB"), n.attr_flag("transBatchB"));
   Value y = t.call("aten::matmul", {a, b});
   const double alpha = n.attr_float("alpha");
   // The factor is a tensor, as in a model whose nodes are not fused.

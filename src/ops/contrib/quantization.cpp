@@ -1,7 +1,7 @@
 // Operators on integers of 8 and 16 bits: QLinear…, QGemm, dynamic products, QuantizeLinear and DequantizeLinear.
 #include "ops/quantization.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 

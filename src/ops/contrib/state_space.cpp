@@ -56,7 +56,7 @@ Values attn_lstm(Translator& t, const NodeView& n) {
     Values outputs = t.call_all("attn_lstm_direction",
                                 {in_order(t, x, reverse), input(W), input(R), input(B), in_order(t, within, reverse),
                                  part(h), part(c), input(P), input(QW), input(MW), input(V), n.tensor(M), is_open,
-                                 input(AW), own.names, own.alphas, own.betas, clip, flag(n, "input_forget")});
+                                 input(AW), own.names, own.alphas, own.betas, clip, n.attr_flag("input_forget")});
     outputs[0] = in_order(t, outputs[0], reverse);
     for (size_t i = 0; i < 3; ++i) results[i].push_back(outputs[i]);
   }

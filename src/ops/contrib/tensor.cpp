@@ -2,6 +2,7 @@
 // standard's.
 #include "ops/arithmetic.h"
 #include "ops/contrib/contrib.h"
+#include "ops/contrib/fused.h"
 #include "translate/registry.h"
 
 namespace onnxtorch {
@@ -9,10 +10,6 @@ namespace {
 
 // Gives the translator of the standard's operator as a version has it.
 TranslateFunction standard(const Registry& r, const char* op, int version) { return *r.find("", op, version); }
-
-NodeView with_inputs(Translator& t, const NodeView& n, Values inputs) {
-  return {t, n.proto(), n.schema(), n.label(), std::move(inputs)};
-}
 
 Values expand_dims(Translator& t, const NodeView& n) {
   return {t.call("aten::unsqueeze", {n.tensor(0), n.integer(1)}).as(n.element(0))};
@@ -35,7 +32,7 @@ TranslateFunction grid_sample(const TranslateFunction& standard) {
   };
 }
 
-// Makes the translator of Range, whose delta is 1 where it is absent.
+// Makes the translator of Range, which goes up by one where delta is absent.
 TranslateFunction range(const TranslateFunction& standard) {
   return [standard](Translator& t, const NodeView& n) {
     const Value delta = n.has(2) ? n.input(2) : t.scalar(1).as(ElementType::Int64);

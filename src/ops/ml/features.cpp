@@ -13,7 +13,7 @@ Values imputer(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const bool floating = is_floating(n.element(0));
   const char* name = floating ? "imputed_value_floats" : "imputed_value_int64s";
-  const Value imputed = cast(t, constant(t, listed(t, n, name)), n.element(0));
+  const Value imputed = cast(t, stored_constant(t, listed(t, n, name)), n.element(0));
   const auto is_replaced = [&] {
     if (!floating) return t.call("aten::eq", {x, n.attr_int("replaced_value_int64")});
     const double replaced = n.attr_float("replaced_value_float");

@@ -28,7 +28,7 @@ Value mapped(Translator& t, const NodeView& n, const Stored& keys, const Stored&
   const Stored sorted{ascending, keys.type};
   return t
       .call("onnx_torch::map_keys",
-            {n.tensor(0), constant(t, sorted), constant(t, in_order), default_value(t, n, values.type)})
+            {n.tensor(0), stored_constant(t, sorted), stored_constant(t, in_order), default_value(t, n, values.type)})
       .as(values.type);
 }
 
@@ -58,7 +58,7 @@ Values one_hot_encoder(Translator& t, const NodeView& n) {
   const Stored categories = first_listed(t, n, {"cats_strings", "cats_int64s"});
   const Value x = n.element(0) == String ? n.tensor(0) : cast(t, n.tensor(0), Int64);
   if (x.type.element != categories.type) n.fail("the categories and the input differ in type");
-  return {t.call("one_hot_encoder", {x, constant(t, categories), n.attr_int("zeros") != 0})};
+  return {t.call("one_hot_encoder", {x, stored_constant(t, categories), n.attr_int("zeros") != 0})};
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ Stored coefficients(Translator& t, const NodeView& n, ElementType type) {
 
 Value linear_scores(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
-  const Value rows = constant(t, coefficients(t, n, type));
+  const Value rows = stored_constant(t, coefficients(t, n, type));
   return t.call("linear_scores", {features(t, n), rows, list_constant(t, n, "intercepts", type)}).as(type);
 }
 
 Values linear_classifier(Translator& t, const NodeView& n) {
-  const Value labels = constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
+  const Value labels = stored_constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
   const Value scores = scores_of_classes(t, linear_scores(t, n), labels);
   return classified(t, n, scores, scores, labels, computed_type(n));
 }

@@ -27,13 +27,13 @@ Values cast_map(Translator& t, const NodeView& n) {
 Values dict_vectorizer(Translator& t, const NodeView& n) {
   const Stored vocabulary = first_listed(t, n, {"string_vocabulary", "int64_vocabulary"});
   if (vocabulary.type != n.input(0).type.key) n.fail("the vocabulary and the keys differ in type");
-  return {t.call("dict_vectorizer", {n.input(0), constant(t, vocabulary)}).as(n.element(0))};
+  return {t.call("dict_vectorizer", {n.input(0), stored_constant(t, vocabulary)}).as(n.element(0))};
 }
 
 Values zip_map(Translator& t, const NodeView& n) {
   const Stored labels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
   const ValueType map = ValueType::map(labels.type, Float);
-  return {t.call("zip_map", {n.tensor(0), constant(t, labels)}).as(ValueType::sequence(map))};
+  return {t.call("zip_map", {n.tensor(0), stored_constant(t, labels)}).as(ValueType::sequence(map))};
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementTy
 }
 
 Value list_constant(Translator& t, const NodeView& n, std::string_view name, ElementType type) {
-  return n.has_attribute(name) ? constant(t, listed(t, n, name, type)) : Value{};
+  return n.has_attribute(name) ? stored_constant(t, listed(t, n, name, type)) : Value{};
 }
 
 Stored first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names) {

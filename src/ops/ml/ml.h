@@ -22,7 +22,7 @@ struct Stored {
   ElementType type;
 };
 
-inline Value constant(Translator& t, const Stored& stored) { return t.constant(stored.tensor, stored.type); }
+inline Value stored_constant(Translator& t, const Stored& stored) { return t.constant(stored.tensor, stored.type); }
 
 // Gives what an attribute of INTS, FLOATS, STRINGS or a TENSOR lists. `type` is that of floats.
 Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);

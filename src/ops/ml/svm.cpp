@@ -44,18 +44,18 @@ Value support_vector_scores(Translator& t, const NodeView& n, const Tensor& coef
 
 // Gives the scores without support vectors: the coefficients are those of the features; rho is one number for all
 // scores.
-Value linear_scores(Translator& t, const NodeView& n) {
+Value scores_without_vectors(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
-  return t.call("scores_without_vectors",
-                {features(t, n), constant(t, listed(t, n, "coefficients")),
-                 constant(t, listed(t, n, "rho", ElementType::Double)), static_cast<int64_t>(storage_dtype(type))});
+  return t.call("scores_without_vectors", {features(t, n), stored_constant(t, listed(t, n, "coefficients")),
+                                           stored_constant(t, listed(t, n, "rho", ElementType::Double)),
+                                           static_cast<int64_t>(storage_dtype(type))});
 }
 
 Values svm_regressor(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
   const Tensor coefficients = listed(t, n, "coefficients").tensor;
   Value y = n.attr_int("n_supports") > 0 ? support_vector_scores(t, n, coefficients.reshape({1, -1}), type)
-                                         : linear_scores(t, n);
+                                         : scores_without_vectors(t, n);
   if (n.attr_int("one_class") != 0) y = t.call("one_class", {y});
   y = post_transform(t, n, y, n.attr_string("post_transform"));
   return {cast(t, y.as(type), ElementType::Float)};
@@ -111,14 +111,14 @@ Value votes_of_pairs(Translator& t, const Value& scores, const Pairs& pairs, int
 
 Value probabilities_of_pairs(Translator& t, const NodeView& n, const Value& scores, const Pairs& pairs,
                              int64_t classes) {
-  return t.call("probabilities_of_pairs", {scores, constant(t, listed(t, n, "prob_a", ElementType::Double)),
-                                           constant(t, listed(t, n, "prob_b", ElementType::Double)),
+  return t.call("probabilities_of_pairs", {scores, stored_constant(t, listed(t, n, "prob_a", ElementType::Double)),
+                                           stored_constant(t, listed(t, n, "prob_b", ElementType::Double)),
                                            t.constant(at::tensor(pairs.first), ElementType::Int64),
                                            t.constant(at::tensor(pairs.second), ElementType::Int64), classes});
 }
 
 Values svm_classifier(Translator& t, const NodeView& n) {
-  const Value labels = constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
+  const Value labels = stored_constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
   const auto per_class =
       n.has_attribute("vectors_per_class") ? n.attr_ints("vectors_per_class") : std::vector<int64_t>{};
   const int64_t vectors = std::accumulate(per_class.begin(), per_class.end(), int64_t{0});
@@ -127,7 +127,7 @@ Values svm_classifier(Translator& t, const NodeView& n) {
 
   Value scores, ranking;
   if (vectors == 0) {
-    scores = ranking = linear_scores(t, n);
+    scores = ranking = scores_without_vectors(t, n);
   } else {
     const auto classes = static_cast<int64_t>(per_class.size());
     if (classes < 2) n.fail("vectors_per_class must be of two classes or more");

@@ -124,7 +124,7 @@ Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes at
   const bool is_probability = attributes.target_weights.ge(0).all().item<bool>() && (how == "NONE" || how == "PROBIT");
   const ElementType type = type_of_list(n);
   const Value scores = t.call("scores_by_one", {votes(t, n, attributes, type), is_probability});
-  return classified(t, n, scores, scores, constant(t, labels), type);
+  return classified(t, n, scores, scores, stored_constant(t, labels), type);
 }
 
 // Translates a classifier with one label, as scikit-learn and onnxruntime have it: one column, which no transform
@@ -133,7 +133,7 @@ Values one_class(Translator& t, const NodeView& n, const NodeListAttributes& att
   const ElementType type = type_of_list(n);
   const Value scores = votes(t, n, attributes, type);
   const Value is_of_class = t.call("aten::gt", {t.call("aten::select", {scores, 1, 0}), 0});
-  const Value labels = t.call("aten::where", {is_of_class, constant(t, label), 0}).as(label.type);
+  const Value labels = t.call("aten::where", {is_of_class, stored_constant(t, label), 0}).as(label.type);
   const std::string how = n.attr_string("post_transform");
   const Value y = post_transform(t, n, scores, how == "PROBIT" ? how : "NONE");
   return {labels, cast(t, y.as(type), ElementType::Float)};
@@ -149,7 +149,7 @@ Values tree_ensemble_classifier(Translator& t, const NodeView& n) {
   attributes.n_targets = classes;
   const ElementType type = type_of_list(n);
   const Value scores = votes(t, n, attributes, type);
-  return classified(t, n, scores, scores, constant(t, classlabels), type);
+  return classified(t, n, scores, scores, stored_constant(t, classlabels), type);
 }
 
 }  // namespace

@@ -29,15 +29,15 @@ using chain::Elements;
 using chain::Type;
 
 // The limits of chains on a device.
-struct Limits {
+struct ChainLimits {
   size_t nodes;
   bool alone;    // a chain may be of one operator, on a large result
   bool reduced;  // a chain may have reductions at its end
   bool halves;   // a chain may be of float16 or bfloat16
 };
 
-constexpr Limits kOnCpu{.nodes = 400, .alone = true, .reduced = true, .halves = false};
-constexpr Limits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false, .halves = true};
+constexpr ChainLimits kOnCpu{.nodes = 400, .alone = true, .reduced = true, .halves = false};
+constexpr ChainLimits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false, .halves = true};
 
 // A chain that is being made of nodes: its program, and a graph that computes the same by ATen. Inputs are added first,
 // then constants, then elements, then reductions.
@@ -121,7 +121,7 @@ class Draft {
 class Block {
  public:
   Block(Program& program, jit::Block* block, const Constants& constants, const Writers& writers,
-        const Elements& elements, const Limits& limits)
+        const Elements& elements, const ChainLimits& limits)
       : program_(program), block_(block), constants_(constants), writers_(writers), limits_(limits) {
     for (jit::Node* node : block->nodes()) {
       numbers_[node] = nodes_.size();
@@ -316,7 +316,7 @@ class Block {
   jit::Block* block_;
   const Constants& constants_;
   const Writers& writers_;
-  const Limits limits_;
+  const ChainLimits limits_;
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
   std::vector<const Element*> elements_;  // null for a node that chains cannot compute
@@ -326,7 +326,7 @@ class Block {
   std::vector<std::vector<size_t>> members_;  // the nodes of units, in the graph's order
 };
 
-void find_chains(Program& program, const Limits& limits) {
+void find_chains_within(Program& program, const ChainLimits& limits) {
   register_chain();
   const Constants constants(program);
   const Writers writers(program.graph);
@@ -343,11 +343,11 @@ void find_chains(Program& program, const Limits& limits) {
 
 }  // namespace
 
-void find_chains(Program& program) { find_chains(program, kOnCpu); }
+void find_chains(Program& program) { find_chains_within(program, kOnCpu); }
 
 void find_cuda_chains(Program& program) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::element_wise", "");
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) find_chains(program, kOnCuda);
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) find_chains_within(program, kOnCuda);
 }
 
 }  // namespace onnxtorch

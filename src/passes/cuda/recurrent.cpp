@@ -15,16 +15,17 @@ namespace {
 namespace jit = torch::jit;
 
 // A kind of layer, with cuDNN's number for it and the rows that its weights have for each hidden element.
-struct Kind {
+struct LayerKind {
   c10::Symbol symbol;
   int64_t mode;
   int64_t gates;
 };
 
-const Kind* kind_of(const jit::Node* node) {
-  static const std::array kinds{Kind{c10::Symbol::aten("rnn_relu"), 0, 1}, Kind{c10::Symbol::aten("rnn_tanh"), 1, 1},
-                                Kind{c10::Symbol::aten("lstm"), 2, 4}, Kind{c10::Symbol::aten("gru"), 3, 3}};
-  const auto found = std::ranges::find(kinds, node->kind(), &Kind::symbol);
+const LayerKind* layer_kind_of(const jit::Node* node) {
+  static const std::array kinds{LayerKind{c10::Symbol::aten("rnn_relu"), 0, 1},
+                                LayerKind{c10::Symbol::aten("rnn_tanh"), 1, 1},
+                                LayerKind{c10::Symbol::aten("lstm"), 2, 4}, LayerKind{c10::Symbol::aten("gru"), 3, 3}};
+  const auto found = std::ranges::find(kinds, node->kind(), &LayerKind::symbol);
   return found == kinds.end() ? nullptr : &*found;
 }
 
@@ -47,7 +48,7 @@ void lay_out_recurrent_layers(Program& program) {
   const c10::InferenceMode inference;
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](jit::Node* node) {
-    const Kind* const kind = kind_of(node);
+    const LayerKind* const kind = layer_kind_of(node);
     if (!kind || !node->input(2)->type()->isSubtypeOf(*c10::ListType::ofTensors())) return;
     const auto has_biases = constants.get<bool>(node->input(3));
     const auto layers = constants.get<int64_t>(node->input(4));

@@ -10,7 +10,7 @@
 namespace onnxtorch {
 namespace {
 
-constexpr const char *kStrings = "strings", *kHash = "hashes", *kLookUp = "look-up by key",
+constexpr const char *kStrings = "strings", *kHash = "hashes", *kLookUpByKey = "look-up by key",
                      *kSeed = "random numbers of a seed", *kRead = "a number that the host reads",
                      *kFlow = "control flow";
 
@@ -41,8 +41,8 @@ constexpr HostWork kHostWork[] = {
     {"onnx_torch::hash_elements", kHash},
     {"onnx_torch::tf_idf_vectorizer", "n-grams"},
     {"onnx_torch::image_decoder", "image decoding"},
-    {"onnx_torch::find_keys", kLookUp},
-    {"onnx_torch::map_keys", kLookUp},
+    {"onnx_torch::find_keys", kLookUpByKey},
+    {"onnx_torch::map_keys", kLookUpByKey},
     {"onnx_torch::numpy_random_uniform", kSeed},
     {"onnx_torch::numpy_random_normal", kSeed},
     {"onnx_torch::tree_ensemble", "trees"},

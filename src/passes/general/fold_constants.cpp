@@ -70,9 +70,9 @@ struct Operation {
   }
 };
 
-class Folding {
+class ConstantFolding {
  public:
-  explicit Folding(Program& program) : program_(program), constants_(program), writers_(program.graph) {}
+  explicit ConstantFolding(Program& program) : program_(program), constants_(program), writers_(program.graph) {}
 
   void run() {
     jit::Block* const all = program_.graph->block();
@@ -192,7 +192,7 @@ class Folding {
 
 void fold_constants(Program& program) {
   const c10::InferenceMode inference;
-  Folding(program).run();
+  ConstantFolding(program).run();
 }
 
 }  // namespace onnxtorch

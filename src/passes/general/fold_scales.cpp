@@ -111,9 +111,9 @@ std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& fa
                                              : product_on_cpu<double>(weight, factor);
 }
 
-class Folding {
+class ScaleFolding {
  public:
-  explicit Folding(Program& program)
+  explicit ScaleFolding(Program& program)
       : program_(program), graph_(*program.graph), constants_(program), writers_(program.graph) {}
 
   void run() {
@@ -309,7 +309,7 @@ class Folding {
 
 void fold_scales(Program& program) {
   const c10::InferenceMode inference;
-  Folding(program).run();
+  ScaleFolding(program).run();
 }
 
 }  // namespace onnxtorch

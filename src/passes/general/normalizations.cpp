@@ -34,7 +34,7 @@ std::optional<int64_t> normalized_size(const Found& found, const char* dims, con
 }
 
 // Finds (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps).
-void find_layer_norm(Program& program) {
+void find_plain_layer_norm(Program& program) {
   const std::string squares[] = {"aten::pow(%d, %two)", "aten::mul(%d, %d)"};
   for (const std::string& square : squares) {
     const bool is_power = square.find("two") != std::string::npos;
@@ -63,18 +63,18 @@ void find_layer_norm(Program& program) {
 }
 
 // Finds x / sqrt(mean(x ** 2) + eps).
-void find_rms_norm(Program& program) {
-  struct Way {
+void find_plain_rms_norm(Program& program) {
+  struct Part {
     const char *inputs, *steps;
   };
-  const Way squares[] = {{", %two", "%p : Tensor = aten::pow(%x, %two)"}, {"", "%p : Tensor = aten::mul(%x, %x)"}};
-  const Way quotients[] = {
+  const Part squares[] = {{", %two", "%p : Tensor = aten::pow(%x, %two)"}, {"", "%p : Tensor = aten::mul(%x, %x)"}};
+  const Part quotients[] = {
       {"", "%i : Tensor = aten::reciprocal(%s)\n  %y : Tensor = aten::mul(%i, %x)"},
       {", %one", "%i : Tensor = aten::div(%one, %s)\n  %y : Tensor = aten::mul(%i, %x)"},
       {"", "%y : Tensor = aten::div(%x, %s)"},
   };
-  for (const Way& square : squares) {
-    for (const Way& quotient : quotients) {
+  for (const Part& square : squares) {
+    for (const Part& quotient : quotients) {
       const std::string pattern = std::string("graph(%x, %dims, %keep, %none, %alpha, %eps") + square.inputs +
                                   quotient.inputs + "):\n  " + square.steps +
                                   "\n"
@@ -152,8 +152,8 @@ void find_group_norm(Program& program) {
 
 void find_normalizations(Program& program) {
   sort_operands(program);
-  find_layer_norm(program);
-  find_rms_norm(program);
+  find_plain_layer_norm(program);
+  find_plain_rms_norm(program);
   find_affine(program);
   find_group_norm(program);
 }

@@ -24,7 +24,7 @@ bool is_inside(const jit::Node* inner, const jit::Node* node) {
   return false;
 }
 
-bool may_come_of_data(const jit::Value* value, std::unordered_set<const jit::Value*>& seen) {
+bool comes_of_data(const jit::Value* value, std::unordered_set<const jit::Value*>& seen) {
   if (!seen.insert(value).second) return false;
   const jit::Node* const node = value->node();
   if (value->type()->isSubtypeOf(*c10::TensorType::get())) return true;
@@ -34,24 +34,24 @@ bool may_come_of_data(const jit::Value* value, std::unordered_set<const jit::Val
     const jit::Block* const body = owner->blocks()[0];
     const size_t place = value->offset();
     if (place == 0) return false;  // the index of the iteration
-    return may_come_of_data(owner->input(place + 1), seen) || may_come_of_data(body->outputs()[place], seen);
+    return comes_of_data(owner->input(place + 1), seen) || comes_of_data(body->outputs()[place], seen);
   }
   for (const jit::Block* block : node->blocks()) {
     if (node->kind() != c10::prim::If) return true;
-    if (may_come_of_data(block->outputs()[value->offset()], seen)) return true;
+    if (comes_of_data(block->outputs()[value->offset()], seen)) return true;
   }
   if (has(node, Trait::ReadsSizes) && !node->inputs().empty() &&
       node->input(0)->type()->isSubtypeOf(*c10::TensorType::get())) {
     return false;
   }
-  return std::ranges::any_of(node->inputs(), [&](const jit::Value* input) { return may_come_of_data(input, seen); });
+  return std::ranges::any_of(node->inputs(), [&](const jit::Value* input) { return comes_of_data(input, seen); });
 }
 
 }  // namespace
 
 bool may_come_of_data(const jit::Value* value) {
   std::unordered_set<const jit::Value*> seen;
-  return may_come_of_data(value, seen);
+  return comes_of_data(value, seen);
 }
 
 bool writes_to_tensor(const jit::Node* node) {

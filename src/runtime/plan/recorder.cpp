@@ -72,10 +72,10 @@ at::Tensor with_own_storage(const at::Tensor& t) {
   return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), t.options());
 }
 
-class Recorder {
+class PlanRecorder {
  public:
-  Recorder(const Program& program, std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
-           bool relies_on_branches)
+  PlanRecorder(const Program& program, std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+               bool relies_on_branches)
       : program_(program), has_open_sizes_(has_open_sizes(program)), relies_on_branches_(relies_on_branches) {
     for_each_node(program.graph->block(), [&](const jit::Node* node) { writes_ |= writes_to_tensor(node); });
     size_t next = 0, place = 0;
@@ -648,7 +648,7 @@ Recorded record_plan(const Program& program, std::span<const IValue> inputs,
   for (const IValue& input : inputs) {
     own.push_back(input.isTensor() && lies_in_memory(input.toTensor()) ? with_own_storage(input.toTensor()) : input);
   }
-  return Recorder(program, own, strings, relies_on_branches).run(own, targets);
+  return PlanRecorder(program, own, strings, relies_on_branches).run(own, targets);
 }
 
 }  // namespace onnxtorch

@@ -33,9 +33,9 @@ void find_dynamic_quantization(jit::Graph& graph) {
   });
 }
 
-class Recognition {
+class ProductRecognition {
  public:
-  explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
+  explicit ProductRecognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
     replace_each(graph_, [&](const jit::Node* node) { return instead(node); });
@@ -145,7 +145,7 @@ class Recognition {
 
 void find_integer_products(Program& program) {
   find_dynamic_quantization(*program.graph);
-  Recognition(program).run();
+  ProductRecognition(program).run();
 }
 
 }  // namespace onnxtorch

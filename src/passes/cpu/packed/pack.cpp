@@ -25,7 +25,7 @@ namespace jit = torch::jit;
 using c10::IValue;
 using c10::Symbol;
 
-const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
+const auto kPackedProduct = Symbol::fromQualString("onnx_torch::packed");
 // An operator that is being packed, with the nodes that it takes up.
 struct Candidate {
   jit::Value* x;
@@ -336,7 +336,7 @@ class Packing {
   jit::Value* inserted(jit::Value* x, const c10::intrusive_ptr<Packed>& operation, at::ArrayRef<jit::Value*> operands,
                        const jit::Node* main, const c10::TypePtr& type) {
     jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), operands))->output();
-    jit::Node* const node = graph_.create(kPacked, {x, bind_constant(program_, IValue(operation)), list});
+    jit::Node* const node = graph_.create(kPackedProduct, {x, bind_constant(program_, IValue(operation)), list});
     node->setSourceRange(main->sourceRange());
     node->output()->setType(type);
     return graph_.insertNode(node)->output();

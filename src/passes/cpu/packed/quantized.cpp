@@ -42,9 +42,9 @@ struct ScaledWeight {
   at::Tensor scales;
 };
 
-class Recognition {
+class QuantizedRecognition {
  public:
-  explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
+  explicit QuantizedRecognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
     replace_each(graph_, [&](jit::Node* node) { return instead(node); });
@@ -514,7 +514,7 @@ void find_quantized(Program& program) {
   register_pools();
   if (!has_bytes(program)) return;
   find_integer_products(program);
-  Recognition(program).run();
+  QuantizedRecognition(program).run();
 }
 
 }  // namespace onnxtorch

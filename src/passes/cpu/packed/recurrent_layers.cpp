@@ -54,7 +54,7 @@ bool fits(const Recurrent& layer) {
   return true;
 }
 
-std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& constants) {
+std::optional<Recurrent> layer_of_aten(const jit::Node* node, const Constants& constants) {
   const auto cell = cell_of(node);
   if (!cell) return {};
   const auto weights = weights_of(node->namedInput("params"), constants);
@@ -69,13 +69,13 @@ std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& consta
   return fits(layer) ? std::optional(layer) : std::nullopt;
 }
 
-class Packing {
+class LayerPacking {
  public:
-  explicit Packing(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
+  explicit LayerPacking(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) {
-      if (const auto layer = layer_of(node, constants_)) replace(node, *layer);
+      if (const auto layer = layer_of_aten(node, constants_)) replace(node, *layer);
     });
   }
 
@@ -117,7 +117,7 @@ jit::Value* list_of(jit::Graph& graph, at::ArrayRef<jit::Value*> tensors) {
 
 void pack_recurrent_layers(Program& program) {
   register_onednn();
-  Packing(program).run();
+  LayerPacking(program).run();
   eliminate_dead_code(program.graph);
 }
 

@@ -64,7 +64,7 @@ std::vector<at::Tensor> of_hidden(const at::Tensor& rows, Cell cell) {
   return {rows.slice(0, 0, 2 * hidden), rows.slice(0, 2 * hidden)};
 }
 
-std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& constants) {
+std::optional<Recurrent> layer_of_steps(const jit::Node* node, const Constants& constants) {
   const auto cell = cell_of(node, constants);
   if (!cell) return {};
   const auto constant = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
@@ -117,7 +117,7 @@ void find_recurrent_steps(Program& program) {
   register_onednn();
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](jit::Node* node) {
-    if (const auto layer = layer_of(node, constants)) pack_direction(program, node, *layer);
+    if (const auto layer = layer_of_steps(node, constants)) pack_direction(program, node, *layer);
   });
   eliminate_dead_code(program.graph);
 }
