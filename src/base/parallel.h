@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "base/neighbours.h"
@@ -25,6 +26,16 @@ inline int64_t worth_a_thread(int64_t cost) {
 template <typename F>
 void parallel_for(int64_t items, int64_t cost, const F& f) {
   at::parallel_for(0, items, worth_a_thread(cost), f);
+}
+
+// Copies memory that lies elsewhere.
+inline void copy_bytes(char* to, const char* from, size_t bytes) {
+  constexpr int64_t kFloat = sizeof(float);
+  const auto count = static_cast<int64_t>(bytes);
+  parallel_for((count + kFloat - 1) / kFloat, 1, [=](int64_t begin, int64_t end) {
+    std::memcpy(to + begin * kFloat, from + begin * kFloat,
+                static_cast<size_t>(std::min(end * kFloat, count) - begin * kFloat));
+  });
 }
 
 // Joins what f(begin, end) gives for ranges of items. To `join` neither their order matters nor how often `start`

@@ -10,6 +10,7 @@ inline const auto kDequantize = c10::Symbol::fromQualString("onnx_torch::dequant
 inline const auto kDequantizeAlong = c10::Symbol::fromQualString("onnx_torch::dequantize_along");
 inline const auto kGather = c10::Symbol::fromQualString("onnx_torch::gather");
 inline const auto kGatherElements = c10::Symbol::fromQualString("onnx_torch::gather_elements");
+inline const auto kScatterElements = c10::Symbol::fromQualString("onnx_torch::scatter_elements");
 inline const auto kScaledIntegerProduct = c10::Symbol::fromQualString("onnx_torch::scaled_integer_product");
 
 constexpr auto kCheckNode = "onnx_torch::check_node";  // stands in front of a node

@@ -19,7 +19,8 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
-    {"gather", "pick rows and elements in one step where indices may count from the end", take_gathers},
+    {"gather", "pick rows and elements, and place them, in one step where indices may count from the end",
+     take_gathers},
     {"kernels",
      "compute the steps of a Resize, the largest elements, running sums, attention with a cache, support vectors and "
      "rows of tables of few bits in one step each",

@@ -89,7 +89,7 @@ TranslateOptions translate_options(const Options& options) {
 KeptScripts kept_scripts(const Options& options, c10::Device device) {
   if (!options.optimize) return nullptr;
   if (device.is_cpu()) return [](c10::Symbol) { return true; };
-  return [](c10::Symbol script) { return is_gather(script) || has_few_bits(script); };
+  return [](c10::Symbol script) { return is_by_index(script) || has_few_bits(script); };
 }
 
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {

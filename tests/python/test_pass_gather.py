@@ -109,6 +109,96 @@ def test_gather_elements_refuses_other_sizes():
             onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.zeros((3, 3), np.int64)])
 
 
+def placed(x: np.ndarray, i: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
+    """Places one element after another, in the order of the indices."""
+    result = x.copy()
+    for at in np.ndindex(*i.shape):
+        to = list(at)
+        to[axis] = i[at]
+        result[tuple(to)] = updates[at]
+    return result
+
+
+@pytest.mark.parametrize("index", ["int64", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("name", ["float", "double", "uint8", "bool", "bfloat16", "int64", "complex128"])
+def test_scatter_elements_counts_from_either_end(axis: int, name: str, index: str):
+    dtype = DTYPES[name]
+    source = model(
+        f"({name}[A, B, C] x, {index}[D, E, F] i, {name}[D, E, F] u) => (y)"
+        f" {{ y = ScatterElements<axis = {axis}>(x, i, u) }}"
+    )
+    assert graph_of(source, "gather").splitlines()[-1] == "onnx_torch::scatter_elements"
+    prepared = onnx_torch.prepare(source)
+    for sizes, counts in [((5, 4, 3), (5, 4, 3)), ((5, 4, 3), (2, 3, 1)), ((9, 30, 50), (9, 30, 50))]:
+        x = (RNG.standard_normal(sizes) * 9).astype(dtype)
+        size = sizes[axis]
+        which = RNG.permuted(np.broadcast_to(np.arange(size), (*np.delete(counts, axis), size)), axis=-1)
+        i = np.moveaxis(which[..., : counts[axis]], -1, axis)
+        i = np.ascontiguousarray(np.where(RNG.random(i.shape) < 0.5, i, i - size)).astype(index)
+        u = (RNG.standard_normal(counts) * 9).astype(dtype)
+        before, expected = x.copy(), placed(x, i, u, axis % 3)
+        for _ in range(4):
+            [y] = prepared.run([x, i, u])
+            assert y.dtype == expected.dtype
+            assert y.tobytes() == expected.tobytes()
+            assert x.tobytes() == before.tobytes()
+
+
+def test_the_last_of_equal_indices_stays():
+    """No text says so; onnxruntime and numpy do it."""
+    source = model("(float[A, B] x, int64[A, B] i, float[A, B] u) => (y) { y = ScatterElements<axis = 0>(x, i, u) }")
+    prepared = onnx_torch.prepare(source)
+    for sizes in ((3, 5), (300, 500)):
+        x, u, i = floats(*sizes), floats(*sizes), RNG.integers(-3, 3, sizes)
+        for _ in range(4):
+            [y] = prepared.run([x, i, u])
+            assert np.array_equal(y, placed(x, i, u, 0))
+
+
+def test_scatter_elements_takes_any_layout():
+    source = model(
+        "(float[4, 5] x, int64[4, 5] i, float[5, 4] u) => (y)"
+        " { z = Transpose(x) j = Transpose(i) y = ScatterElements(z, j, u) }"
+    )
+    assert "onnx_torch::scatter_elements" in graph_of(source, "gather")
+    places = np.stack([RNG.permutation(5) for _ in range(4)])
+    check_equal(source, [floats(4, 5), places - 5 * (places % 2), floats(5, 4)])
+
+
+def test_a_plan_scatters_elements():
+    source = model("(float[5, 2] x, int64[5, 2] i, float[5, 2] u) => (y) { z = Neg(x) y = ScatterElements(z, i, u) }")
+    prepared = onnx_torch.prepare(source)
+    x, u = floats(5, 2), floats(5, 2)
+    i = np.stack([RNG.permutation(5), RNG.permutation(5) - 5], 1)
+    for _ in range(4):
+        assert np.array_equal(prepared.run([x, i, u])[0], placed(-x, i, u, 0))
+    assert "plan onnx_torch::scatter_elements" in prepared.plans()[0]
+    for outside in (5, -6):
+        wrong = i.copy()
+        wrong[3, 1] = outside
+        with pytest.raises(onnx_torch.RunError, match="out of bounds for dimension 0 with size 5"):
+            prepared.run([x, wrong, u])
+    assert np.array_equal(prepared.run([x, i, u])[0], placed(-x, i, u, 0))
+
+
+@pytest.mark.parametrize("index", [5, -6])
+def test_scatter_elements_refuses_what_lies_outside(index: int):
+    source = model("(float[5, 2] x, int64[3, 1] i, float[3, 1] u) => (y) { [place] y = ScatterElements(x, i, u) }")
+    for optimize in (True, False):
+        prepared = onnx_torch.prepare(source, optimize=optimize)
+        with pytest.raises(onnx_torch.RunError, match="out of bounds for dimension 0 with size 5") as raised:
+            prepared.run([floats(5, 2), np.array([[0], [index], [1]]), floats(3, 1)])
+        assert raised.value.node_name == "place"
+
+
+def test_scatter_elements_refuses_other_sizes():
+    source = model("(float[5, 2] x, int64[A, B] i, float[A, B] u) => (y) { y = ScatterElements(x, i, u) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="ScatterElements"):
+            onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.zeros((3, 3), np.int64), floats(3, 3)])
+
+
 BOTH = (
     "(float[A, 4, B] x, int64[N, 3] i, int64[A, 3, B] k) => (y, z) "
     "{ y = Gather<axis = 1>(x, i) z = GatherElements<axis = 1>(x, k) }"

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
+#include "kernels/cpu/indices.h"
 #include "kernels/cpu/operators.h"
 
 namespace onnxtorch {
@@ -47,10 +48,6 @@ bool is_picked_by_rows(const at::Tensor& data, const at::Tensor& indices) {
   const bool is_index = indices.scalar_type() == c10::kLong || indices.scalar_type() == c10::kInt;
   return is_index && indices.is_cpu() && indices.dim() == 1 && data.dim() > 0 && data.is_cpu() &&
          data.is_contiguous() && !data.is_conj() && !data.is_neg();
-}
-
-at::Tensor from_start(const at::Tensor& indices, int64_t size) {
-  return at::where(at::lt(indices, 0), at::add(indices, size), indices);
 }
 
 // Picks rows by indices that may be negative, which ATen's index_select does not take.
@@ -98,18 +95,12 @@ struct PickedElements {
   std::vector<int64_t> data_sizes, data_strides, sizes;  // `sizes` are those of the indices
 };
 
-[[noreturn]] void refuse_index(int64_t given, int64_t axis, int64_t size) {
-  TORCH_CHECK_INDEX(false, "index ", given, " is out of bounds for dimension ", axis, " with size ", size);
-}
-
 // Copies one element for each index, out of lines of elements that are `step` apart. From one index to the next the
 // line is another one, except on the innermost axis.
 template <bool kInnermost, typename T, typename Index>
 void copy_row(const T* from, int64_t axis, int64_t size, int64_t step, const Index* index, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t given = index[i], chosen = given < 0 ? given + size : given;
-    if (static_cast<uint64_t>(chosen) >= static_cast<uint64_t>(size)) [[unlikely]]
-      refuse_index(given, axis, size);
+    const int64_t chosen = checked_index(index[i], axis, size);
     to[i] = kInnermost ? from[chosen] : from[i + chosen * step];
   }
 }

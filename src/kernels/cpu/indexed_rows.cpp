@@ -98,7 +98,7 @@ std::unique_ptr<PlannedCall> plan_index_put(const PlannedOperands& of) {
         const char* const from = places[indices.size() + 1].data;
         char* const to = places.back().data;
         const auto bytes = static_cast<int64_t>(rows.bytes);
-        if (to != places[0].data) std::memcpy(to, places[0].data, whole);
+        if (to != places[0].data) copy_bytes(to, places[0].data, whole);
         for (int64_t i = 0; i < rows.count; ++i)
           std::memcpy(to + rows.number(indices, i) * bytes, from + i * bytes, rows.bytes);
       },

@@ -12,6 +12,7 @@ void register_few_elements();           // none: ATen's operators on few element
 void register_casts();                  // none: aten::to another type, in plans
 void register_indexed_rows();           // none: index and index_put of rows, in plans
 void register_gather();                 // gather, gather_elements: indices may count from the end
+void register_scatter();                // scatter_elements: indices may count from the end
 void register_gather_blocks();          // gather_blocks: of a table of few bits, which are dequantized
 void register_group_norm();             // group_norm: of what lies channels-last, or in planes of channels
 void register_group_query_attention();  // group_query_attention: with a cache, as onnxruntime's operator

@@ -9,7 +9,7 @@ def gather_ints(data: List[int], indices: List[int]) -> List[int]:
     return [data[i] for i in indices]
 
 
-# Picks rows, or elements, by indices that count from the end where they are negative.
+# Picks rows, or elements, and places elements, by indices that count from the end where they are negative.
 @kept
 def index_select_from_either_end(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return torch.index_select(data, axis, from_start(indices, data.size(axis)))
@@ -18,6 +18,11 @@ def index_select_from_either_end(data: Tensor, axis: int, indices: Tensor) -> Te
 @kept
 def gather_from_either_end(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return torch.gather(data, axis, from_start(indices, data.size(axis)))
+
+
+@kept
+def scatter_from_either_end(data: Tensor, axis: int, indices: Tensor, updates: Tensor) -> Tensor:
+    return torch.scatter(data, axis, from_start(indices, data.size(axis)), updates)
 
 
 # Gathers along an axis by indices that count from the start.

@@ -8,9 +8,9 @@ namespace onnxtorch {
 // Decides what the known sizes decide: loops over dimensions, lists of them, branches.
 void fold(Program& program);
 
-// Tells whether a script is a Gather or GatherElements whose indices may count from the end.
-bool is_gather(c10::Symbol script);
-// Lets an operator stand for each of these scripts, that counts while it picks.
+// Tells whether a script is a Gather, GatherElements or ScatterElements whose indices may count from the end.
+bool is_by_index(c10::Symbol script);
+// Lets an operator stand for each of these scripts, that counts while it picks or places.
 void take_gathers(Program& program);
 
 // Tells whether a program has scripts that are still one node each, as no pass has taken them.
