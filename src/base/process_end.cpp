@@ -2,7 +2,6 @@
 // than it takes to load a small model and to run it. Here the dispatcher is told before that it is gone, and they stay.
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <cstdlib>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -34,8 +33,15 @@ void keep_operators() {
   static_cast<void>(kept);
 }
 
-// The function that is registered last is the first to be called at the end.
-[[maybe_unused]] const int registered = std::atexit(keep_operators);
+// This library's objects are destroyed before those of libtorch, which it depends on. (A function that atexit registers is
+// called after both under ThreadSanitizer, which does not tell atexit what library it is of.)
+struct End {
+  End() = default;
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+  ~End() { keep_operators(); }
+};
+[[maybe_unused]] const End end;
 
 }  // namespace
 }  // namespace onnxtorch
