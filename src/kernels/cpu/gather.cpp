@@ -88,13 +88,6 @@ std::unique_ptr<PlannedCall> planned_gather(const PlannedOperands& of, bool take
 std::unique_ptr<PlannedCall> plan_gather(const PlannedOperands& of) { return planned_gather(of, true); }
 std::unique_ptr<PlannedCall> plan_index_select(const PlannedOperands& of) { return planned_gather(of, false); }
 
-// The sizes of a gather that picks one element for each index. The tensors are contiguous and have equally many
-// dimensions.
-struct PickedElements {
-  int64_t axis;
-  std::vector<int64_t> data_sizes, data_strides, sizes;  // `sizes` are those of the indices
-};
-
 // Copies one element for each index, out of lines of elements that are `step` apart. From one index to the next the
 // line is another one, except on the innermost axis.
 template <bool kInnermost, typename T, typename Index>
@@ -106,26 +99,20 @@ void copy_row(const T* from, int64_t axis, int64_t size, int64_t step, const Ind
 }
 
 template <typename T, typename Index>
-void copy_elements(const PickedElements& of, const char* data, const char* indices, char* result) {
-  const int64_t axis = of.axis, last = std::ssize(of.sizes) - 1, size = of.data_sizes[axis], row = of.sizes[last],
-                step = of.data_strides[axis];
+void copy_elements(const IndexedElements& of, const char* data, const char* indices, char* result) {
+  const int64_t axis = of.axis, size = of.data_sizes[axis], row = of.columns(), step = of.data_strides[axis];
   const auto* const index = reinterpret_cast<const Index*>(indices);
   const auto* const from = reinterpret_cast<const T*>(data);
   auto* const to = reinterpret_cast<T*>(result);
-  const auto copy = axis == last ? copy_row<true, T, Index> : copy_row<false, T, Index>;
+  const auto copy = of.is_innermost() ? copy_row<true, T, Index> : copy_row<false, T, Index>;
   constexpr int64_t kCost = 2;  // of an element that is sought
-  parallel_for(c10::multiply_integers(of.sizes) / row, kCost * row, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      int64_t start = 0, rest = i;
-      for (int64_t d = last - 1; d >= 0; rest /= of.sizes[d--]) {
-        if (d != axis) start += rest % of.sizes[d] * of.data_strides[d];
-      }
-      copy(from + start, axis, size, step, index + i * row, row, to + i * row);
-    }
+  parallel_for(of.rows(), kCost * row, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      copy(from + of.start_of(i), axis, size, step, index + i * row, row, to + i * row);
   });
 }
 
-using CopyElements = void (*)(const PickedElements& of, const char* data, const char* indices, char* result);
+using CopyElements = void (*)(const IndexedElements& of, const char* data, const char* indices, char* result);
 
 // Returns the function for elements of so many bytes; null where there is none.
 template <typename Index>
@@ -135,18 +122,9 @@ CopyElements copy_elements_of(size_t bytes) {
 
 // Gives the function that picks the elements; null where ATen is to pick them.
 CopyElements copy_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  const auto is_dense = [](const at::Tensor& t) {
-    return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
-  };
-  const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
-  bool fits = (is_long || is_int) && is_dense(data) && is_dense(indices) && data.dim() == indices.dim();
-  for (int64_t d = 0; fits && d < data.dim(); ++d) fits = d == axis || indices.size(d) <= data.size(d);
-  if (!fits) return nullptr;
+  if (!is_indexed(data, axis, indices)) return nullptr;
+  const bool is_long = indices.scalar_type() == c10::kLong;
   return (is_long ? copy_elements_of<int64_t> : copy_elements_of<int32_t>)(data.element_size());
-}
-
-PickedElements picked_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  return {axis, data.sizes().vec(), data.strides().vec(), indices.sizes().vec()};
 }
 
 // Picks elements by indices that may be negative, which ATen's gather does not take either.
@@ -155,7 +133,7 @@ at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tenso
   const CopyElements copy = copy_elements_for(data, axis, indices);
   if (!copy) return at::gather(data, axis, from_start(indices, data.size(axis)));
   const at::Tensor result = at::empty(indices.sizes(), data.options());
-  copy(picked_elements(data, axis, indices), static_cast<const char*>(data.const_data_ptr()),
+  copy(IndexedElements(data, axis, indices), static_cast<const char*>(data.const_data_ptr()),
        static_cast<const char*>(indices.const_data_ptr()), static_cast<char*>(result.mutable_data_ptr()));
   return result;
 }
@@ -165,7 +143,7 @@ std::unique_ptr<PlannedCall> plan_gather_elements(const PlannedOperands& of) {
   const int64_t axis = at::maybe_wrap_dim(of.arguments[1].toInt(), data.dim());
   const CopyElements copy = copy_elements_for(data, axis, indices);
   if (!copy) return {};
-  return planned([copy, elements = picked_elements(data, axis, indices)](std::span<const TensorPlace> places) {
+  return planned([copy, elements = IndexedElements(data, axis, indices)](std::span<const TensorPlace> places) {
     copy(elements, places[0].data, places[1].data, places[2].data);
   });
 }

@@ -16,54 +16,42 @@
 namespace onnxtorch {
 namespace {
 
-// The sizes of a scatter that places one element for each index. The tensors are contiguous and have equally many
-// dimensions.
-struct PlacedElements {
-  int64_t axis;
-  std::vector<int64_t> data_sizes, data_strides, sizes;  // `sizes` are those of the indices, and of the updates
-};
-
 // Places the elements of some rows and columns. Where indices are alike, the last one's element stays.
 template <typename T, typename Index>
 struct Placing {
-  const PlacedElements& of;
+  const IndexedElements& of;
   const Index* indices;
   const T* updates;
   T* result;
 
   void operator()(int64_t first_row, int64_t end_row, int64_t first_column, int64_t end_column) const {
-    const int64_t axis = of.axis, last = std::ssize(of.sizes) - 1, columns = of.sizes[last];
-    const int64_t size = of.data_sizes[axis], step = of.data_strides[axis], along = axis == last ? 0 : 1;
+    const int64_t axis = of.axis, columns = of.columns(), along = of.is_innermost() ? 0 : 1;
+    const int64_t size = of.data_sizes[axis], step = of.data_strides[axis];
     for (int64_t row = first_row; row < end_row; ++row) {
-      int64_t start = 0, rest = row;
-      for (int64_t d = last - 1; d >= 0; rest /= of.sizes[d--]) {
-        if (d != axis) start += rest % of.sizes[d] * of.data_strides[d];
-      }
+      T* const to = result + of.start_of(row);
       const Index* const index = indices + row * columns;
       const T* const from = updates + row * columns;
       for (int64_t i = first_column; i < end_column; ++i)
-        result[start + along * i + checked_index(index[i], axis, size) * step] = from[i];
+        to[along * i + checked_index(index[i], axis, size) * step] = from[i];
     }
   }
 };
 
 template <typename T, typename Index>
-void place_elements(const PlacedElements& of, const char* indices, const char* updates, char* result) {
+void place_elements(const IndexedElements& of, const char* indices, const char* updates, char* result) {
   const Placing<T, Index> place{of, reinterpret_cast<const Index*>(indices), reinterpret_cast<const T*>(updates),
                                 reinterpret_cast<T*>(result)};
-  const int64_t columns = of.sizes.back();
-  int64_t rows = 1;
-  for (size_t d = 0; d + 1 < of.sizes.size(); ++d) rows *= of.sizes[d];
+  const int64_t rows = of.rows(), columns = of.columns();
   constexpr int64_t kCost = 2;  // of an element that is placed
   // No two threads write to one line along the axis.
-  if (of.axis + 1 == std::ssize(of.sizes)) {
+  if (of.is_innermost()) {
     parallel_for(rows, kCost * columns, [&](int64_t begin, int64_t end) { place(begin, end, 0, columns); });
   } else {
     parallel_for(columns, kCost * rows, [&](int64_t begin, int64_t end) { place(0, rows, begin, end); });
   }
 }
 
-using PlaceElements = void (*)(const PlacedElements& of, const char* indices, const char* updates, char* result);
+using PlaceElements = void (*)(const IndexedElements& of, const char* indices, const char* updates, char* result);
 
 template <typename Index>
 PlaceElements place_elements_of(size_t bytes) {
@@ -73,20 +61,11 @@ PlaceElements place_elements_of(size_t bytes) {
 // Gives the function that places the elements; null where ATen is to place them, or to refuse the operands.
 PlaceElements place_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices,
                                  const at::Tensor& updates) {
-  const auto is_dense = [](const at::Tensor& t) {
-    return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
-  };
-  const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
-  bool fits = (is_long || is_int) && is_dense(data) && is_dense(indices) && is_dense(updates) &&
-              data.dim() == indices.dim() && indices.sizes() == updates.sizes() &&
-              data.scalar_type() == updates.scalar_type();
-  for (int64_t d = 0; fits && d < data.dim(); ++d) fits = d == axis || indices.size(d) <= data.size(d);
+  const bool fits = is_indexed(data, axis, indices) && is_dense(updates) && indices.sizes() == updates.sizes() &&
+                    data.scalar_type() == updates.scalar_type();
   if (!fits) return nullptr;
+  const bool is_long = indices.scalar_type() == c10::kLong;
   return (is_long ? place_elements_of<int64_t> : place_elements_of<int32_t>)(data.element_size());
-}
-
-PlacedElements placed_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  return {axis, data.sizes().vec(), data.strides().vec(), indices.sizes().vec()};
 }
 
 // Places elements by indices that may be negative, which ATen's scatter does not take.
@@ -96,7 +75,7 @@ at::Tensor scatter_elements(const at::Tensor& data, int64_t axis, const at::Tens
   const PlaceElements place = place_elements_for(data, axis, indices, updates);
   if (!place) return at::scatter(data, axis, from_start(indices, data.size(axis)), updates);
   at::Tensor result = copy_of(data);
-  place(placed_elements(data, axis, indices), static_cast<const char*>(indices.const_data_ptr()),
+  place(IndexedElements(data, axis, indices), static_cast<const char*>(indices.const_data_ptr()),
         static_cast<const char*>(updates.const_data_ptr()), static_cast<char*>(result.mutable_data_ptr()));
   return result;
 }
@@ -107,7 +86,7 @@ std::unique_ptr<PlannedCall> plan_scatter_elements(const PlannedOperands& of) {
   const PlaceElements place = place_elements_for(data, axis, indices, updates);
   if (!place || !of.results[0].is_contiguous()) return {};
   return planned(
-      [place, elements = placed_elements(data, axis, indices),
+      [place, elements = IndexedElements(data, axis, indices),
        bytes = data.nbytes()](std::span<const TensorPlace> places) {
         char* const result = places[3].data;
         if (result != places[0].data) copy_bytes(result, places[0].data, bytes);
