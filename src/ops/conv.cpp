@@ -1,6 +1,8 @@
 // Conv, ConvTranspose, DeformConv, CausalConvWithState, Col2Im.
 #include <algorithm>
+#include <array>
 
+#include "base/size.h"
 #include "ops/ops.h"
 #include "ops/spatial.h"
 #include "translate/registry.h"
@@ -33,13 +35,23 @@ void check_kernel_shape(const Translator& t, const NodeView& n) {
     n.fail("kernel_shape is not that of the filters");
 }
 
+// Gives the numbers of channels on both sides, as far as the sizes of the filters are known.
+std::array<Size, 2> channels(const Translator& t, const NodeView& n) {
+  const auto sizes = t.known_sizes(n.input(1));
+  if (!sizes || sizes->size() < 2) return {1, 1};
+  return {sizes->at(0).value_or(1), Size(sizes->at(1).value_or(1)) * n.attr_int("group")};
+}
+
 // Gives the attribute for each axis, or ones. oneDNN's generator of code, ATen's too, cannot be used by the thread any
-// more once an offset has not fit into 32 bits.
-std::vector<int64_t> steps(const NodeView& n, const char* name, size_t rank) {
-  constexpr int64_t kMost = 1 << 15;
+// more once an offset has not fit into 32 bits, which is a step over all channels where these are innermost.
+std::vector<int64_t> steps(const Translator& t, const NodeView& n, const char* name, size_t rank) {
+  constexpr int64_t kMost = 1 << 15, kMostElements = 1 << 28;
   std::vector<int64_t> given = per_axis(n, name, rank, 1);
-  if (std::ranges::any_of(given, [](int64_t step) { return step > kMost; })) {
-    n.unsupported("with " + std::string(name) + " of more than " + std::to_string(kMost));
+  for (const int64_t step : given) {
+    if (step > kMost) n.unsupported("with " + std::string(name) + " of more than " + std::to_string(kMost));
+    const auto fits = [&](Size size) { return step <= 1 || (size * step).is_at_most(kMostElements); };
+    if (!std::ranges::all_of(channels(t, n), fits))
+      n.unsupported("with so long " + std::string(name) + " over so many channels");
   }
   return given;
 }
@@ -54,8 +66,8 @@ Convolution convolution(Translator& t, const NodeView& n) {
           .w = rank ? of_spatial_rank(t, n, n.tensor(1), *rank) : n.tensor(1),
           .b = n.tensor(2),
           .rank = rank,
-          .strides = steps(n, "strides", rank.value_or(1)),
-          .dilations = steps(n, "dilations", rank.value_or(1)),
+          .strides = steps(t, n, "strides", rank.value_or(1)),
+          .dilations = steps(t, n, "dilations", rank.value_or(1)),
           .kernel = kernel,
           .group = n.attr_int("group")};
 }

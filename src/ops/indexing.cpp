@@ -20,20 +20,13 @@ Value from_start(Translator& t, const Value& indices, const Value& x, int64_t ax
   return t.call("from_start", {indices, t.call("aten::size", {x, axis})});
 }
 
-// Calls an operator of ATen's, index_select, gather or scatter. Where the indices are not known to count from the start,
-// it is a script of the operator's name that takes others.
-Value by_index(Translator& t, const std::string& op, const Value& data, int64_t axis, const Value& indices,
-               std::initializer_list<Arg> updates = {}) {
-  const auto call = [&](const std::string& name, const Value& positions) {
-    std::vector<Arg> args{data, axis, positions};
-    args.insert(args.end(), updates);
-    return t.call(name, args);
-  };
+// Calls ATen's index_select. Where the indices are not known to count from the start, it is a script that takes others.
+Value index_select(Translator& t, const Value& data, int64_t axis, const Value& indices) {
   if (t.known_ints(indices)) {
     const Value positions = from_start(t, indices, data, axis);
-    if (t.known_ints(positions)) return call("aten::" + op, positions);
+    if (t.known_ints(positions)) return t.call("aten::index_select", {data, axis, positions});
   }
-  return call(op + "_from_either_end", indices);
+  return t.call("index_select_from_either_end", {data, axis, indices});
 }
 
 Value gather_ints(Translator& t, const NodeView& n) {
@@ -70,13 +63,13 @@ Values gather(Translator& t, const NodeView& n) {
     return {t.call("aten::select", {data, axis, n.integer(1)})};
   }
   const Value indices = n.tensor(1);
-  if (sizes && sizes->size() == 1) return {by_index(t, "index_select", data, axis, indices)};
+  if (sizes && sizes->size() == 1) return {index_select(t, data, axis, indices)};
   const Value row = t.call("aten::reshape", {indices, std::vector<int64_t>{-1}});
-  return {t.call("of_indices", {by_index(t, "index_select", data, axis, row), data, axis, indices})};
+  return {t.call("of_indices", {index_select(t, data, axis, row), data, axis, indices})};
 }
 
 Values gather_elements(Translator& t, const NodeView& n) {
-  return {by_index(t, "gather", n.tensor(0), n.attr_int("axis"), n.tensor(1))};
+  return {t.call("gather_from_either_end", {n.tensor(0), n.attr_int("axis"), n.tensor(1)})};
 }
 
 Values gather_nd(Translator& t, const NodeView& n) {
@@ -108,7 +101,7 @@ Value reduce(Translator& t, const NodeView& n, const std::string& how, const Sca
 Values scatter_elements(Translator& t, const NodeView& n) {
   const int64_t axis = n.attr_int("axis");
   const auto how = reduction(n);
-  if (!how) return {by_index(t, "scatter", n.tensor(0), axis, n.tensor(1), {n.tensor(2)})};
+  if (!how) return {t.call("scatter_from_either_end", {n.tensor(0), axis, n.tensor(1), n.tensor(2)})};
   const Value indices = from_start(t, n.tensor(1), n.tensor(0), axis);
   return {reduce(t, n, *how, [&](const Value& data, const Value& updates) {
     return t.call("aten::scatter_reduce", {data, axis, indices, updates, *how});

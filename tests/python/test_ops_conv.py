@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import onnx_torch.backend
 from models import model_of, op_model, reference_op, run_op, tensor_info
@@ -164,6 +164,22 @@ def test_huge_steps_are_refused_and_spoil_nothing(op_type, name):
     [y] = run_op("Conv", [np.ones((1, channels, 6, 5), np.float32), np.ones((16, channels, 3, 3), np.float32)])
     np.testing.assert_array_equal(y, np.full((1, 16, 4, 3), channels * 9, np.float32))
     torch.nn.functional.conv2d(torch.ones(1, channels, 7, 7), torch.ones(8, channels, 3, 3))
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("name", ["strides", "dilations"])
+def test_long_steps_over_very_many_channels_are_refused(op_type, name):
+    """A step over all channels is more than a convolution whose channels are innermost can have for an offset."""
+    x, w = np.ones((1, 8193, 1, 1), np.float32), np.ones((8193, 1, 1, 1), np.float32)
+
+    def model(**attributes):
+        node = helper.make_node(op_type, ["x", "w"], ["y"], group=8193, **attributes)
+        return model_of([node], [tensor_info("x", x)], ["y"], initializer=[numpy_helper.from_array(w, "w")])
+
+    with pytest.raises(onnx_torch.UnsupportedError, match=f"{op_type}.*with so long {name} over so many channels"):
+        onnx_torch.prepare(model(**{name: [1, 32768]}))
+    [y] = onnx_torch.backend.prepare(model()).run([x])
+    np.testing.assert_array_equal(y, x)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float64])

@@ -244,6 +244,17 @@ def test_known_indices_are_counted_where_the_size_is_known(axis: int, call: str,
     check_equal(source, [floats(2, 4, 3)])
 
 
+def test_known_indices_of_elements():
+    source = model(
+        "(float[A, 4] x, float[A, 2] u) => (g, s) { g = GatherElements<axis = 1>(x, i) s = ScatterElements(x, k, u) }",
+        i=np.array([[0, -1, 2], [-4, 3, 1]]),
+        k=np.array([[1, -1], [0, 1]]),
+    )
+    kernels = ["onnx_torch::gather_elements", "onnx_torch::scatter_elements"]
+    assert calls(source, "gather", *kernels, "aten::gather", "aten::scatter", "aten::where") == kernels
+    check_equal(source, [floats(2, 4), floats(2, 2)])
+
+
 def test_a_gather_of_constants_is_a_constant():
     """There are more indices than translating looks at."""
     source = model(
