@@ -33,13 +33,16 @@ WorkMemory::Scope::~Scope() {
   memory_.end_run();
 }
 
-// Takes the smallest block that is large enough. One that this run has used already may be much larger: the run needs
-// it in any case, whereas one of an earlier run would live on with all of its size.
+// Takes the smallest block that is large enough. One that this run has used already may be twice as large: the run needs
+// it in any case, whereas one of an earlier run would live on with all of its size. It may not be larger yet, for a
+// small result may be held until the end of the run, and the run needs another block then.
 WorkMemory::Block WorkMemory::take(size_t bytes) {
   check_interruption();
   {
     const std::lock_guard lock(mutex_);
-    const auto fits = [&](const auto& block) { return is_snug(block.first, bytes) || block.second.given_up == runs_; };
+    const auto fits = [&](const auto& block) {
+      return is_snug(block.first, bytes) || (block.second.given_up == runs_ && block.first <= 2 * bytes);
+    };
     const auto found = std::find_if(blocks_.lower_bound(bytes), blocks_.end(), fits);
     if (found != blocks_.end()) {
       Block block = std::move(found->second);
