@@ -50,6 +50,13 @@ def test_engines_generate_the_same_in_turns(folder, name):
     np.testing.assert_allclose([ratio.least, ratio.median, ratio.most], [by_round[0], np.mean(by_round), by_round[1]])
 
 
+def test_the_peak_of_memory_is_the_engines_own(folder):
+    """What this process had at its peak is no part of it."""
+    np.ones(1 << 30, np.uint8)
+    found = onnx_torch.bench_generation(folder / "model.onnx", ["onnx_torch"], prompt=2, tokens=2, rounds=1)
+    assert found.speeds[0].peak_bytes < 1 << 30
+
+
 def test_what_is_generated_is_the_likeliest(folder):
     found = onnx_torch.bench_generation(folder / "model.onnx", ["onnx_torch"], prompt=7, tokens=9, rounds=1, seed=3)
     prompt = np.random.default_rng(3).integers(0, models.VOCABULARY, 7).tolist()
