@@ -37,13 +37,12 @@ std::optional<at::Tensor> Constants::tensor(const jit::Value* value) const {
     const auto dims = (*this)(node->input(1));
     if (of && dims) return of->permute(dims->toIntVector());
   }
-  if (node->matches("aten::select.int(Tensor(a) self, int dim, int index) -> Tensor(a)")) {
+  if (node->matches(kSelect)) {
     const auto of = tensor(node->input(0));
     const auto dim = get<int64_t>(node->input(1)), index = get<int64_t>(node->input(2));
     if (of && dim && index) return of->select(*dim, *index);
   }
-  if (node->matches("aten::slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> "
-                    "Tensor(a)")) {
+  if (node->matches(kSlice)) {
     const auto of = tensor(node->input(0));
     const auto dim = get<int64_t>(node->input(1)), step = get<int64_t>(node->input(4));
     const auto start = (*this)(node->input(2)), end = (*this)(node->input(3));

@@ -29,6 +29,9 @@ constexpr auto kTo =
 constexpr auto kPad = "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor";
 constexpr auto kReshape = "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)";
 constexpr auto kPermute = "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)";
+constexpr auto kSelect = "aten::select.int(Tensor(a) self, int dim, int index) -> Tensor(a)";
+constexpr auto kSlice =
+    "aten::slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)";
 constexpr auto kTransposeMatrix = "aten::t(Tensor(a) self) -> Tensor(a)";
 constexpr auto kAddmm =
     "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";

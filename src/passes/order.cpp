@@ -41,6 +41,7 @@ constexpr Pass kOrder[] = {
     {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
     {"layout", "take out reshapes and permutations that undo one another", simplify_layout},
     {"scales", "put constant factors and addends of each channel into the weights before them", fold_scales},
+    {"parts", "compute of a result no more than is read of it", compute_parts},
     {"precision", "compute convolutions and products in the type that the options name", lower_precision, Any,
      has_lower_precision},
 

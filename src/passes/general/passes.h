@@ -33,4 +33,7 @@ void simplify_layout(Program& program);
 // Puts factors and addends of each channel into the weights of the convolution or product before them.
 void fold_scales(Program& program);
 
+// Computes of a result no more than its first or last elements along a dimension, where nothing else of it is read.
+void compute_parts(Program& program);
+
 }  // namespace onnxtorch
