@@ -1,8 +1,6 @@
 // Conv, ConvTranspose, DeformConv, CausalConvWithState, Col2Im.
 #include <algorithm>
-#include <array>
 
-#include "base/size.h"
 #include "ops/ops.h"
 #include "ops/spatial.h"
 #include "translate/registry.h"
@@ -35,23 +33,23 @@ void check_kernel_shape(const Translator& t, const NodeView& n) {
     n.fail("kernel_shape is not that of the filters");
 }
 
-// Gives the numbers of channels on both sides, as far as the sizes of the filters are known.
-std::array<Size, 2> channels(const Translator& t, const NodeView& n) {
+// Tells whether a step over all channels of a side, as far as the sizes of the filters are known, is one that oneDNN's
+// generator of code, ATen's too, can write where channels are innermost. Otherwise the thread could not use it any more.
+bool fits_channels(const Translator& t, const NodeView& n, int64_t step) {
+  constexpr int64_t kMostElements = 1 << 28;
   const auto sizes = t.known_sizes(n.input(1));
-  if (!sizes || sizes->size() < 2) return {1, 1};
-  return {sizes->at(0).value_or(1), Size(sizes->at(1).value_or(1)) * n.attr_int("group")};
+  if (step <= 1 || !sizes || sizes->size() < 2) return true;
+  const int64_t most = kMostElements / step, group = std::max<int64_t>(n.attr_int("group"), 1);
+  return sizes->at(0).value_or(1) <= most && sizes->at(1).value_or(1) <= most / group;
 }
 
-// Gives the attribute for each axis, or ones. oneDNN's generator of code, ATen's too, cannot be used by the thread any
-// more once an offset has not fit into 32 bits, which is a step over all channels where these are innermost.
+// Gives the attribute for each axis, or ones.
 std::vector<int64_t> steps(const Translator& t, const NodeView& n, const char* name, size_t rank) {
-  constexpr int64_t kMost = 1 << 15, kMostElements = 1 << 28;
+  constexpr int64_t kMost = 1 << 15;
   std::vector<int64_t> given = per_axis(n, name, rank, 1);
   for (const int64_t step : given) {
     if (step > kMost) n.unsupported("with " + std::string(name) + " of more than " + std::to_string(kMost));
-    const auto fits = [&](Size size) { return step <= 1 || (size * step).is_at_most(kMostElements); };
-    if (!std::ranges::all_of(channels(t, n), fits))
-      n.unsupported("with so long " + std::string(name) + " over so many channels");
+    if (!fits_channels(t, n, step)) n.unsupported("with so long " + std::string(name) + " over so many channels");
   }
   return given;
 }
