@@ -7,6 +7,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import onnx_torch
 from pass_models import check_each, check_equal, floats, model
@@ -125,3 +126,31 @@ def test_a_row_that_is_not_there_is_an_error_of_its_node():
     prepared = onnx_torch.prepare(source_of("y = MatMul(x, w)", "Gather<axis = 1>(y, last)"))
     with pytest.raises(onnx_torch.RunError, match="Gather"):
         prepared.run([floats(2, 0, 8)])
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands"),
+    [
+        ("clamp_min", {"bound": (1, 5, 8)}),
+        ("linear", {"w": (8, 8), "bias": (5, 8)}),
+        ("linear", {"w": (8,)}),
+    ],
+)
+def test_overloads_of_aten_whose_other_operands_have_rows(operator: str, operands: dict[str, tuple[int, ...]]):
+    call = helper.make_node("ATen", ["x", *operands], ["y"], domain="org.pytorch.aten", operator=operator)
+    source = source_of("y = Relu(x)", "Gather<axis = 1>(y, last)", "2, 5, 8")
+    source.graph.node[0].CopyFrom(call)
+    source.opset_import.append(helper.make_opsetid("org.pytorch.aten", 1))
+    source.graph.initializer.extend(numpy_helper.from_array(floats(*sizes), name) for name, sizes in operands.items())
+    x = floats(2, 5, 8)
+    [found], [expected] = (onnx_torch.prepare(source, disabled_passes=off).run([x]) for off in ([], ["parts"]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dimension_that_is_not_there_is_an_error_of_the_run():
+    source = source_of("y = Relu(x)", "Gather<axis = 1>(y, last)", "2, 5, 8")
+    take = helper.make_node("ATen", ["y"], ["z"], domain="org.pytorch.aten", operator="select", dim=7, index=0)
+    source.graph.node[1].CopyFrom(take)
+    source.opset_import.append(helper.make_opsetid("org.pytorch.aten", 1))
+    with pytest.raises(onnx_torch.Error, match="select|ATen"):
+        onnx_torch.prepare(source).run([floats(2, 5, 8)])

@@ -1,5 +1,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <span>
@@ -112,8 +113,10 @@ class Parts {
     if (!is_select && !node->matches(kSlice)) return {};
     auto dim = constants_.get<int64_t>(node->input(1)), begin = constants_.get<int64_t>(node->input(2));
     if (!dim || !begin) return {};
-    if (*dim < 0) *dim += static_cast<int64_t>(sizes.size());
-    const c10::ShapeSymbol size = sizes.at(*dim);
+    const auto rank = static_cast<int64_t>(sizes.size());
+    if (*dim < 0) *dim += rank;
+    if (*dim < 0 || *dim >= rank) return {};  // the run says so
+    const c10::ShapeSymbol size = sizes[*dim];
     if (size.is_static() && *begin == size.static_size() - 1) *begin = -1;
     if (*begin != 0 && *begin != -1) return {};
     const Part part{*dim, *begin == -1};
@@ -127,20 +130,31 @@ class Parts {
 
   // Tells how a node computes; nothing where its operands are needed as wholes.
   std::optional<Computed> computed_of(const jit::Node* node) const {
-    if (has(node, Trait::Unary) || node->matches(kTo)) return Computed{1};
-    if (has(node, Trait::Binary)) return Computed{2};
-    if (has(node, Trait::Ternary)) return Computed{3};
-    if (node->kind() == c10::aten::linear || node->kind() == kPackedNbits || multiplies_rows(node))
-      return Computed{1, 1};
+    if (node->matches(kTo)) return Computed{1};
+    if (has(node, Trait::Unary)) return element_wise(node, 1);
+    if (has(node, Trait::Binary)) return element_wise(node, 2);
+    if (has(node, Trait::Ternary)) return element_wise(node, 3);
+    if (node->kind() == kPackedNbits || multiplies_rows(node)) return Computed{1, 1};
     if (node->kind() != c10::aten::layer_norm && node->kind() != c10::aten::rms_norm) return {};
     const auto normalized = constants_.get<std::vector<int64_t>>(node->input(1));
     return normalized ? std::optional(Computed{1, static_cast<int64_t>(normalized->size())}) : std::nullopt;
   }
 
+  // An overload may take tensors for what are numbers elsewhere, such as the bounds of clamp.
+  static std::optional<Computed> element_wise(const jit::Node* node, size_t operands) {
+    const bool has_others = std::ranges::any_of(node->inputs().slice(operands), is_tensor);
+    return has_others ? std::nullopt : std::optional(Computed{operands});
+  }
+
+  // Tells whether a node multiplies rows by a matrix, and adds at most one row to each.
   static bool multiplies_rows(const jit::Node* node) {
-    if (node->kind() != c10::aten::matmul) return false;
+    const bool is_linear = node->kind() == c10::aten::linear;
+    if (!is_linear && node->kind() != c10::aten::matmul) return false;
     const auto x = symbols_of(node->input(0)), w = symbols_of(node->input(1));
-    return x && w && x->size() >= 2 && w->size() == 2;
+    if (!x || !w || x->size() < 2 || w->size() != 2) return false;
+    if (!is_linear || !is_tensor(node->input(2))) return true;
+    const auto bias = symbols_of(node->input(2));
+    return bias && bias->size() <= 1;
   }
 
   jit::Value* part_of(jit::Value* value, const Part& part) {
