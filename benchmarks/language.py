@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import json
 import statistics
 import sys
 import time
@@ -28,7 +27,7 @@ from onnx_torch_cli.terminal import note, progress
 
 from . import machine
 from .engines import OURS
-from .memory import into_page
+from .memory import give_results
 from .models.language import SIZES, WEIGHTS, built, gguf_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,9 +147,8 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
 
 def page(speeds: Sequence[Speed], read: Mapping[str, Mapping[int, int]], rate: float, threads: int) -> str:
     """Writes the section of docs/performance.md, in Markdown."""
-    versions = ", ".join(
-        f"{name} {machine.version(_package(name))}" for name in dict.fromkeys(s.engine for s in speeds)
-    )
+    engines = dict.fromkeys(speed.engine for speed in speeds if speed.engine != OURS)
+    versions = ", ".join(f"{name} {machine.version(_package(name))}" for name in engines)
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine.processor()}; {versions or 'no other engine'}; "
         f"{'1 thread' if threads == 1 else f'{threads} threads'}. A loop reads {rate / 1e9:.1f} GB/s.",
@@ -220,12 +218,7 @@ def main() -> int:
             speeds += measure(name, args.kept, args.threads, args.rounds, tell)
     read = {name: {past: bytes_of_step(name, args.kept, past) for past in TOKENS} for name in args.weights}
     results = {"rate": rate, "read": read, "speeds": [asdict(speed) for speed in speeds]}
-    (args.output / "language.json").write_text(json.dumps(results, indent=1))
-    section = page(speeds, read, rate, args.threads)
-    print(section)
-    if args.record:
-        docs = ROOT / "docs" / "performance.md"
-        docs.write_text(into_page(docs.read_text(), section, MARKS))
+    give_results(args, "language", results, page(speeds, read, rate, args.threads), MARKS)
     return 0
 
 

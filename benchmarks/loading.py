@@ -8,7 +8,6 @@ turn and at once.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ from onnx_torch_cli.terminal import progress
 
 from . import machine
 from .engines import OURS, REFERENCE
-from .memory import into_page
+from .memory import give_results
 from .models.memory import MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -212,12 +211,8 @@ def main() -> int:
     feeds = MODELS["cnn"].feeds(np.random.default_rng(0), 1)
     many = [held(engine, network, feeds, args.runs, args.threads) for engine in ENGINES]
     results = {"loads": [asdict(one) for one in loads], "sessions": [asdict(one) for one in in_a_row]}
-    (args.output / "loading.json").write_text(json.dumps(results | {"held": [asdict(one) for one in many]}, indent=1))
-    section = page(loads, in_a_row, many, args.threads)
-    print(section)
-    if args.record:
-        docs = ROOT / "docs" / "performance.md"
-        docs.write_text(into_page(docs.read_text(), section, MARKS))
+    results["held"] = [asdict(one) for one in many]
+    give_results(args, "loading", results, page(loads, in_a_row, many, args.threads), MARKS)
     return 0
 
 

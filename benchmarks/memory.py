@@ -157,6 +157,17 @@ def into_page(text: str, section: str, marks: tuple[str, str] = MARKS) -> str:
     return f"{before}{marks[0]}\n{section}\n{marks[1]}{after}"
 
 
+def give_results(
+    args: argparse.Namespace, name: str, results: object, section: str, marks: tuple[str, str] = MARKS
+) -> None:
+    """Writes the results into the folder that is asked for, shows their section, and records it where that is asked."""
+    (args.output / f"{name}.json").write_text(json.dumps(results, indent=1))
+    print(section)
+    if args.record:
+        docs = ROOT / "docs" / "performance.md"
+        docs.write_text(into_page(docs.read_text(), section, marks))
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     top.add_argument("--runs", type=int, default=100_000, help="of each model (default: %(default)s)")
@@ -180,12 +191,7 @@ def main() -> int:
             if model.has_batches:
                 kept.append(held(model, engine, file, args.threads))
     results = {"flatness": [asdict(one) for one in flat], "held": [asdict(one) for one in kept]}
-    (args.output / "memory.json").write_text(json.dumps(results, indent=1))
-    section = page(flat, kept, args.threads)
-    print(section)
-    if args.record:
-        docs = ROOT / "docs" / "performance.md"
-        docs.write_text(into_page(docs.read_text(), section))
+    give_results(args, "memory", results, page(flat, kept, args.threads))
     return 0
 
 
