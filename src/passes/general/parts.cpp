@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -58,9 +59,9 @@ class Parts {
   // Goes from the last node to the first, as what is read of a result is known before the result's operands come.
   void run(jit::Block* block) {
     const std::vector<jit::Node*> nodes(block->nodes().begin(), block->nodes().end());
-    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
-      for (jit::Block* inner : (*it)->blocks()) run(inner);
-      if ((*it)->outputs().size() == 1 && is_tensor((*it)->output()) && !writers_.has_writers(*it)) narrow(*it);
+    for (jit::Node* const node : nodes | std::views::reverse) {
+      for (jit::Block* inner : node->blocks()) run(inner);
+      if (node->outputs().size() == 1 && is_tensor(node->output()) && !writers_.has_writers(node)) narrow(node);
     }
   }
 
