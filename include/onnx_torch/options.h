@@ -47,6 +47,9 @@ struct Options {
   std::string links = "follow";                // "refuse": files of external data that are links, or have hard links
   bool map_external = false;                   // files of external data are mapped, and must not be cut while it lives
   int plans = 8;                               // for how many sizes of the inputs, at most, runs on the CPU keep a plan
+  // Outputs of which runs give the last element along dimension 1 alone, and compute no more: those of the last token,
+  // of a decoder's logits. Names that are no outputs say nothing.
+  std::set<std::string> last_only = {};
 };
 
 }  // namespace onnxtorch

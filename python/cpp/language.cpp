@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "interruption.h"
+#include "language/layout.h"
 #include "language/model_folder.h"
 #include "language/parts.h"
 #include "language/processors.h"
@@ -225,6 +226,9 @@ void bind_language(py::module_& m) {
         return py::make_tuple(found.decoder.string(), named(found.with_past), named(found.encoder));
       },
       py::arg("path"), "The files of the decoder, of the decoder that takes a past, and of the encoder.");
+  m.def(
+      "logits_names", [](std::map<std::string, std::string> outputs) { return logits_names({{}, std::move(outputs)}); },
+      py::arg("outputs"), "The names that an output has which is the logits for sure.");
 
   py::class_<GenerationState>(m, "GenerationState")
       .def_property_readonly("batch_size", &GenerationState::batch_size)

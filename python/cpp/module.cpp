@@ -387,7 +387,8 @@ PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
                        bool optimize, std::set<std::string> disabled_passes, int threads,
                        std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits,
-                       std::string allow_aten, std::string links, bool map_external, int plans) {
+                       std::string allow_aten, std::string links, bool map_external, int plans,
+                       std::set<std::string> last_only) {
              return Options{std::move(device),
                             std::move(precision),
                             tf32,
@@ -400,14 +401,15 @@ PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
                             std::move(allow_aten),
                             std::move(links),
                             map_external,
-                            plans};
+                            plans,
+                            std::move(last_only)};
            }),
            py::kw_only(), py::arg("device") = "CPU", py::arg("precision") = "float32", py::arg("tf32") = false,
            py::arg("cuda_graphs") = py::none(), py::arg("optimize") = true,
            py::arg("disabled_passes") = std::set<std::string>(), py::arg("threads") = 0,
            py::arg("shapes") = std::map<std::string, int64_t>(), py::arg("limits") = std::map<std::string, double>(),
            py::arg("allow_aten") = "checked", py::arg("links") = "follow", py::arg("map_external") = false,
-           py::arg("plans") = 8);
+           py::arg("plans") = 8, py::arg("last_only") = std::set<std::string>());
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())

@@ -93,7 +93,7 @@ py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::s
   PreparedModel::Result result;
   {
     const LoggedWarnings warnings;
-    result = without_gil([&] { return model.run(fed, strings, std::move(names), profile, stop, targets); });
+    result = without_gil([&] { return model.run(fed, strings, {std::move(names)}, profile, stop, targets); });
   }
   const bool torch =
       as_torch ? *as_torch

@@ -226,6 +226,7 @@ class LanguageModel:
         from .prepared_model import PreparedModel, prepare
 
         self.folder: Path | None = None
+        of_decoder = {"last_only": _C.logits_names(dict(outputs or {}))}
         if isinstance(model, PreparedModel):
             models: list[PreparedModel | None] = [model, None, None]
         elif isinstance(model, (str, os.PathLike)):
@@ -234,9 +235,14 @@ class LanguageModel:
             sizes = sizes_of_genai(_read(self.folder / "genai_config.json"), files[0])
             if sizes:
                 options["shapes"] = sizes | dict(options.get("shapes") or {})
-            models = [None if file is None else prepare(file, device, **options) for file in files]
+            decoder, with_past, encoder = files
+            models = [
+                prepare(decoder, device, **of_decoder, **options),
+                None if with_past is None else prepare(with_past, device, **of_decoder, **options),
+                None if encoder is None else prepare(encoder, device, **options),
+            ]
         else:
-            models = [prepare(model, device, **options), None, None]
+            models = [prepare(model, device, **of_decoder, **options), None, None]
         prepared = [None if rep is None else rep._prepared for rep in models]
         if max_length is not None and max_length < 1:
             raise InputError(f"max_length must be 1 or more, not {max_length}")

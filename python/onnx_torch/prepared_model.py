@@ -119,6 +119,7 @@ class PreparedModel:
         links: str = "follow",
         map_external: bool = False,
         plans: int = 8,
+        last_only: Iterable[str] = (),
         **kwargs: Any,
     ) -> Self:
         """Translates a model for a device.
@@ -157,6 +158,9 @@ class PreparedModel:
                 the process.
             plans: for how many sizes of the inputs, the latest ones, a run on the CPU is kept as a plan: a list of
                 calls that the next run of these sizes goes through (docs/architecture.md); 0: none.
+            last_only: names of outputs of which a run gives the last element along dimension 1 alone, and computes no
+                more than it needs for that: of a decoder's logits, ``[batch, count, vocabulary]``, those of the last
+                token. A name that is no output's says nothing.
             allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
                 for a model that you trust as you trust a program (docs/security.md).
         """
@@ -178,6 +182,7 @@ class PreparedModel:
                 "links": links,
                 "map_external": map_external,
                 "plans": plans,
+                "last_only": last_only,
             }
         )
         options = _C.Options(**named)
@@ -471,10 +476,12 @@ def device_name(device: str | Device) -> str:
 
 def _native(options: Mapping[str, Any]) -> dict[str, Any]:
     """Turns the options of `prepare` into those that `_C.Options` takes."""
+    last_only = options["last_only"]
     return {
         **options,
         "device": device_name(options["device"]),
         "disabled_passes": set(options["disabled_passes"]),
+        "last_only": {last_only} if isinstance(last_only, str) else set(last_only),
         "shapes": fixed_sizes(options["shapes"]),
         "limits": dict(options["limits"] or {}),
     }

@@ -33,7 +33,7 @@ Outputs run(const PreparedModel& model, const std::vector<const Data*>& given, s
     feeds.push_back(given[i] ? std::optional(fed_from_data(*given[i], input.type, input.name, *strings))
                              : std::nullopt);
   }
-  const PreparedModel::Result result = model.run(feeds, strings, names);
+  const PreparedModel::Result result = model.run(feeds, strings, {names});
   if (names.empty()) {
     for (const OutputSpec& output : model.outputs()) names.push_back(output.name);
   }

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
+#include <c10/util/strides.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -39,6 +40,13 @@ at::Tensor on(char* pages, int64_t bytes) {
 
 at::Tensor own_pages(int64_t bytes) {
   return is_for_allocator(bytes) ? at::empty({bytes}, at::kByte) : on(new_pages(bytes, /*at_once=*/true), bytes);
+}
+
+at::Tensor own_copy(const at::Tensor& weight, c10::ScalarType type) {
+  const c10::DimVector in_rows = c10::contiguous_strides(weight.sizes());
+  const at::IntArrayRef strides = weight.is_non_overlapping_and_dense() ? weight.strides() : in_rows;
+  const int64_t bytes = weight.numel() * static_cast<int64_t>(c10::elementSize(type));
+  return own_pages(bytes).view(type).as_strided(weight.sizes(), strides).copy_(weight);
 }
 
 HugePages::~HugePages() { give_back_rest(); }

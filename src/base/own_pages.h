@@ -9,6 +9,9 @@ namespace onnxtorch {
 // Gives a tensor of so many bytes, not filled.
 __attribute__((visibility("default"))) at::Tensor own_pages(int64_t bytes);
 
+// Copies a weight, in another type, and in the order in which its elements lie.
+__attribute__((visibility("default"))) at::Tensor own_copy(const at::Tensor& weight, c10::ScalarType type);
+
 // Memory for weights that are filled at once, one after another: huge pages, which several share, as the system gives
 // one in a fifth of the time that its small pages take.
 class HugePages {

@@ -170,7 +170,9 @@ at::Tensor Decoder::run(const StepInputs& step, const EncoderStates& encoder, Ca
     const at::Tensor target = entry.present.empty() ? at::Tensor() : cache.target(entry.name, count);
     if (target.defined() && target.is_cpu()) targets[presents_[c]] = target;
   }
-  const auto result = model_->run(feeds(step, encoder, cache), model_->new_strings(), {}, nullptr, nullptr, targets);
+  const WantedOutputs wanted{.all_elements = step.all_logits && count > 1};
+  const auto result =
+      model_->run(feeds(step, encoder, cache), model_->new_strings(), wanted, nullptr, nullptr, targets);
   for (size_t c = 0; c < layout_.caches.size(); ++c) {
     const CacheEntry& entry = layout_.caches[c];
     if (!entry.present.empty()) cache.take(entry.name, result.values[presents_[c]].toTensor(), count);

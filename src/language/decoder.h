@@ -40,8 +40,7 @@ class Decoder {
   bool takes_lengths() const;
   PastForm past_form() const;
 
-  // Runs the model. Gives the logits, [batch, count or 1, vocabulary], as the model does. The cache takes what the run
-  // gives it.
+  // Runs the model. Gives the logits, [batch, count or 1, vocabulary]. The cache takes what the run gives it.
   at::Tensor run(const StepInputs& step, const EncoderStates& encoder, Cache& cache) const;
 
  private:

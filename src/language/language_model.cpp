@@ -7,6 +7,7 @@
 #include "api/as_errors.h"
 #include "import/model_reader.h"
 #include "language/decoder_state.h"
+#include "language/layout.h"
 #include "language/model_folder.h"
 #include "language/parts.h"
 #include "language/processors.h"
@@ -18,6 +19,12 @@ namespace {
 
 std::shared_ptr<const PreparedModel> prepared(const std::filesystem::path& file, const Options& options) {
   return std::make_shared<const PreparedModel>(ModelFile::from_path(file, {}, {}), options);
+}
+
+// Gives options by which a decoder's runs give the logits of the last token alone, unless those of all are asked for.
+Options of_decoder(Options options, const Mapping& mapping) {
+  options.last_only.merge(logits_names(mapping));
+  return options;
 }
 
 Prompt only(const Prompt& prompt, size_t i) {
@@ -164,9 +171,9 @@ std::vector<Tokens> Generation::sequences() const { return search_->sequences();
 LanguageModel LanguageModel::load(const std::filesystem::path& path, const Options& options, const Mapping& mapping) {
   return as_errors([&] {
     const ModelFolder files = find_model(path);
-    Decoder first(prepared(files.decoder, options), mapping);
+    Decoder first(prepared(files.decoder, of_decoder(options, mapping)), mapping);
     std::optional<Decoder> with_past;
-    if (files.with_past) with_past.emplace(prepared(*files.with_past, options), mapping);
+    if (files.with_past) with_past.emplace(prepared(*files.with_past, of_decoder(options, mapping)), mapping);
     std::optional<Encoder> encoder;
     if (files.encoder) encoder.emplace(prepared(*files.encoder, options));
     return LanguageModel(make_parts(std::move(first), std::move(with_past), std::move(encoder)));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
+#include <iterator>
 #include <sstream>
 
 #include "base/element_type.h"
@@ -23,6 +23,8 @@ const std::vector<std::vector<std::string>> kInputs = {
     {"seqlens_k"},
     {"num_logits_to_keep", "logits_to_keep"},
 };
+
+constexpr const char* kLogits[] = {"logits", "lm_logits"};
 
 // Gives what a past has in common with its present: the words of its name but those that tell the one from the other.
 // "past_key_values.0.key" and "present.0.key" are both "0.key".
@@ -171,8 +173,8 @@ class Finder {
       return !given_.contains(output.name) && (!output.type.known() || is_floating_tensor(output.type)) &&
              rank(output).value_or(3) == 3;
     };
-    const OutputSpec* found = named(outputs_, "logits");
-    if (!found) found = named(outputs_, "lm_logits");
+    const OutputSpec* found = nullptr;
+    for (const char* name : kLogits) found = found ? found : named(outputs_, name);
     if (!found) {
       const auto first = std::ranges::find_if(outputs_, fits);
       if (first == outputs_.end()) {
@@ -325,6 +327,12 @@ std::string Layout::str() const {
     }
   }
   return text.str();
+}
+
+std::set<std::string> logits_names(const Mapping& mapping) {
+  const auto given = mapping.outputs.find("logits");
+  if (given != mapping.outputs.end()) return {given->second};
+  return {std::begin(kLogits), std::end(kLogits)};
 }
 
 }  // namespace onnxtorch

@@ -31,11 +31,11 @@ void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
 
 }  // namespace
 
-Executable::Executable(Program program, size_t plans)
+Executable::Executable(Program program, size_t plans, std::shared_ptr<WorkMemory> memory)
     : program_(std::move(program)),
       code_(running_graph(program_), "onnx_model"),
       growths_(program_.needs_autograd ? std::vector<Growth>() : growths_of(program_)),
-      memory_(std::make_shared<WorkMemory>()),
+      memory_(std::move(memory)),
       plans_(program_, program_.needs_autograd ? 0 : plans) {}
 
 void Executable::trust_sizes() const {

@@ -20,8 +20,10 @@ namespace onnxtorch {
 
 class Executable {
  public:
-  // Keeps what a run does as a plan (runtime/plan), for at most `plans` different sizes of the inputs.
-  explicit Executable(Program program, size_t plans = 0);
+  // Keeps what a run does as a plan (runtime/plan), for at most `plans` different sizes of the inputs. Runs take their
+  // large intermediate results from `memory`.
+  explicit Executable(Program program, size_t plans = 0,
+                      std::shared_ptr<WorkMemory> memory = std::make_shared<WorkMemory>());
 
   // Runs the program on one value for each graph input of the caller, in order, in storage form and on the program's
   // device; results come likewise. No result shares memory with an input, a constant or another result. The caller

@@ -174,7 +174,7 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 
 PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
   const bool has_plans = device_.is_cpu() && !variant.timed && !variant.guarded;
-  auto executable = std::make_shared<const Executable>(std::move(program), has_plans ? options_.plans : 0);
+  auto executable = std::make_shared<const Executable>(std::move(program), has_plans ? options_.plans : 0, memory_);
   const Program& of = executable->program();
   return {executable, std::make_shared<TriedSizes>(of.tried, of.inputs), recorded_runs(executable, variant)};
 }
@@ -249,11 +249,12 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 }
 
 PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
-                                         std::vector<std::string> outputs, Profile* profile, const StopFlag* stop,
+                                         WantedOutputs wanted, Profile* profile, const StopFlag* stop,
                                          Targets targets) const {
   keep_memory_reserve();
   Variant variant = base_variant();
-  variant.outputs = std::move(outputs);
+  variant.outputs = std::move(wanted.names);
+  if (wanted.all_elements) variant.last_only.clear();
   variant.timed = profile != nullptr;
   variant.guarded |= stop != nullptr;
   for (size_t i = 0; i < inputs().size(); ++i) {

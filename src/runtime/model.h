@@ -28,6 +28,12 @@
 
 namespace onnxtorch {
 
+// What a run is to give.
+struct WantedOutputs {
+  std::vector<std::string> names = {};  // values of the main graph, in this order; none: the model's outputs
+  bool all_elements = false;            // those of the options' last_only are given as wholes, too
+};
+
 class PreparedModel {
  public:
   // Prepares a model. `saved` is what saved_weights gave of the same model, prepared in the same way.
@@ -65,19 +71,19 @@ class PreparedModel {
     std::vector<NodeTime> times;
     std::vector<TranslatedNode> nodes;  // a time has their index
   };
-  // Runs the model. `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run
-  // with a profile takes longer. So does one that can be stopped, by `stop` or by the limits of the options. Values may
-  // be the targets for them, which then hold the results.
-  Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
-             std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr,
-             Targets targets = {}) const;
+  // Runs the model. A run with a profile takes longer. So does one that can be stopped, by `stop` or by the limits of
+  // the options. Values may be the targets for them, which then hold the results.
+  Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings, WantedOutputs wanted = {},
+             Profile* profile = nullptr, const StopFlag* stop = nullptr, Targets targets = {}) const;
 
   // Gives back to the system what runs have left for later ones: memory for results, and the graphs that were made for
   // other outputs or for fed initializers. Runs may be under way; later ones take anew what they need.
   void trim() const;
 
  private:
-  Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits.guard_runs()}; }
+  Variant base_variant() const {
+    return {.overridden = {}, .outputs = {}, .last_only = options_.last_only, .guarded = options_.limits.guard_runs()};
+  }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   TranslateOptions translate_options(const Variant& variant, std::optional<size_t> watched = {}) const;
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
@@ -110,6 +116,7 @@ class PreparedModel {
   std::shared_ptr<const ModelFile> file_;
   Options options_;
   c10::Device device_;
+  const std::shared_ptr<WorkMemory> memory_ = std::make_shared<WorkMemory>();  // for runs of all graphs of the model
   Runnable base_;
   mutable Pace pace_;
   // The graphs for fed initializers and for other outputs. Feeding an initializer makes another graph of the model, as

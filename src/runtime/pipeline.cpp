@@ -79,6 +79,7 @@ void check_options(const Options& options, c10::Device device) {
 
 TranslateOptions translate_options(const Options& options) {
   TranslateOptions result;
+  result.variant.last_only = options.last_only;
   result.shapes = options.shapes;
   result.any_aten = allows_any_aten(options.allow_aten);
   result.external = {.refuses_links = options.links == "refuse", .maps = options.map_external};

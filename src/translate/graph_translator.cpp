@@ -99,14 +99,18 @@ Program GraphTranslator::run() {
 
 // Makes a value an output of the graph.
 void GraphTranslator::give(const std::string& name) {
-  const Value value = tensor(named(name));
+  Value value = tensor(named(name));
   if (value.absent()) throw InvalidModelError("nothing gives the output \"" + name + "\" a value");
   ValueType type = value.type.known() ? value.type : scope_->declared[name];
+  const bool last_only = options_.variant.last_only.contains(name);
+  if (last_only) value.graph = call("aten::slice", {value, 1, -1, none}).graph;
   if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
     type = ValueType::optional(type);
   }
   const auto declared = std::ranges::find(declared_outputs_, name, &OutputSpec::name);
-  program_.outputs.push_back({name, type, declared == declared_outputs_.end() ? std::nullopt : declared->dims});
+  auto dims = declared == declared_outputs_.end() ? std::nullopt : declared->dims;
+  if (last_only && dims && dims->size() > 1) (*dims)[1] = Dim{1, {}};
+  program_.outputs.push_back({name, type, dims});
   graph_->registerOutput(value.graph);
 }
 

@@ -21,10 +21,11 @@ struct Problem;
 
 // One graph of a model among those that callers may ask for.
 struct Variant {
-  std::set<std::string> overridden;  // initializers that the caller feeds
-  std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
-  bool timed = false;                // a NodeTimer is told when each node begins and ends
-  bool guarded = false;              // a RunGuard is asked in front of each node and each iteration
+  std::set<std::string> overridden;      // initializers that the caller feeds
+  std::vector<std::string> outputs;      // values of the main graph that the caller wants; none: the model's outputs
+  std::set<std::string> last_only = {};  // outputs of which it wants the last element along dimension 1 and no more
+  bool timed = false;                    // a NodeTimer is told when each node begins and ends
+  bool guarded = false;                  // a RunGuard is asked in front of each node and each iteration
   std::vector<std::vector<int64_t>> sizes = {};  // the sizes of each input in a run, to try facts with; none: any run
 
   auto operator<=>(const Variant&) const = default;

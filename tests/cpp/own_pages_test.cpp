@@ -54,5 +54,14 @@ TEST(HugePages, AreThereForMoreThanWasExpected) {
   EXPECT_TRUE(second.eq(2).all().item<bool>());
 }
 
+TEST(OwnPages, HoldACopyInTheOrderOfTheElements) {
+  const at::Tensor matrix = at::arange(6, at::kFloat).reshape({2, 3});
+  const at::Tensor copy = own_copy(matrix.t(), at::kHalf), of_part = own_copy(matrix.narrow(1, 0, 2), at::kDouble);
+  EXPECT_TRUE(at::equal(copy.to(at::kFloat), matrix.t()));
+  EXPECT_EQ(copy.strides(), matrix.t().strides());
+  EXPECT_TRUE(at::equal(of_part.to(at::kFloat), matrix.narrow(1, 0, 2)));
+  EXPECT_TRUE(of_part.is_contiguous());
+}
+
 }  // namespace
 }  // namespace onnxtorch

@@ -8,6 +8,7 @@
 
 #include "model_builder.h"
 #include "runtime/model.h"
+#include "runtime/pipeline.h"
 
 namespace onnxtorch {
 namespace {
@@ -146,6 +147,40 @@ TEST(Weights, AreViewsOfTheModelAndKeepIt) {
   const at::Tensor weight = program.constants.at(0).value.toTensor();
   EXPECT_EQ(weight.const_data_ptr(), data);
   EXPECT_EQ(weight.abs().max().item<float>(), 0);
+}
+
+// Makes a model of x: [1, any, 64] → its softmax along dimension 1, and products of the rows of that with a matrix.
+std::shared_ptr<ModelFile> scores() {
+  ModelBuilder m;
+  m.input("x", TensorProto::FLOAT, {1, kAny, 64}).output("h").output("y");
+  set_int(m.node("Softmax", {"x"}, {"h"}), "axis", 1);
+  auto* weight = m.file()->proto.mutable_graph()->add_initializer();
+  weight->set_name("w");
+  weight->set_data_type(TensorProto::FLOAT);
+  for (const int64_t size : {64, 96}) weight->add_dims(size);
+  for (int i = 0; i < 64 * 96; ++i) weight->add_float_data(static_cast<float>(i % 7) - 3);
+  m.node("MatMul", {"h", "w"}, {"y"});
+  return m.file();
+}
+
+TEST(LastOnly, GivesTheLastElementAlongDimensionOne) {
+  const PreparedModel model(scores(), {.last_only = {"y", "z"}});
+  const FedInputs x{floats(at::arange(640).reshape({1, 10, 64}).sin())};
+  const auto last = model.run(x, model.new_strings()).values;
+  const auto whole = model.run(x, model.new_strings(), {.all_elements = true}).values;
+  EXPECT_TRUE(at::equal(last.at(0).toTensor(), whole.at(0).toTensor()));
+  EXPECT_EQ(last.at(1).toTensor().sizes(), at::IntArrayRef({1, 1, 96}));
+  EXPECT_TRUE(at::allclose(last.at(1).toTensor(), whole.at(1).toTensor().slice(1, 9), 1e-6, 1e-6));
+  EXPECT_EQ(whole.at(1).toTensor().size(1), 10);
+}
+
+TEST(LastOnly, ComputesNoMore) {
+  TranslateOptions options;
+  options.variant.last_only = {"y"};
+  Program program = optimized(translate(scores(), options), c10::kCPU, {});
+  const torch::jit::Node* const product = program.graph->outputs().at(1)->node();
+  EXPECT_NE(product->kind(), c10::aten::slice) << program.graph->toString();
+  EXPECT_EQ(product->input(0)->node()->kind(), c10::aten::slice) << program.graph->toString();
 }
 
 TEST(Errors, EachKindSaysWhichNode) {

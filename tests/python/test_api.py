@@ -123,7 +123,7 @@ def test_a_prepared_model_tells_what_it_is(tmp_path):
         "    output: sum: tensor(float)",
         "    options: precision='float32', tf32=False, cuda_graphs=None, optimize=True, disabled_passes=set(), "
         "threads=2, shapes={}, limits={}, allow_aten='checked', links='follow', map_external=False, plans=8, "
-        "base_dir=None>",
+        "last_only=set(), base_dir=None>",
     ]
     backend.prepare(path).save(tmp_path / "saved")
     assert f"of {tmp_path / 'saved'}\n" in repr(onnx_torch.load(tmp_path / "saved"))

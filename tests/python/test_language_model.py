@@ -261,6 +261,22 @@ def test_a_state_gives_the_logits_of_torch(exported):
         torch.testing.assert_close(ours[row], theirs, atol=1e-5, rtol=1e-5)
 
 
+def test_logits_are_computed_for_the_last_token_alone(exported, tmp_path):
+    _, lm = exported("LlamaForCausalLM")
+    [rep] = (rep for rep in lm._reps if rep)
+    assert rep.options["last_only"] == {"logits", "lm_logits"}
+    *_, product, returned = rep.graph().strip().splitlines()
+    logits = returned.split("(")[1].split(",")[0]
+    assert product.split(":")[0].strip() == logits and "onnx_torch::packed" in product  # and no slice of a product
+    rep.save(tmp_path / "saved")
+    assert onnx_torch.load(tmp_path / "saved").options["last_only"] == rep.options["last_only"]
+    ids = np.array([PROMPTS[0]])
+    whole = onnx_torch.LanguageModel(rep.replica(last_only=()))
+    alone, each = (state.append(ids, all=all) for state, all in ((lm.start(), False), (whole.start(), True)))
+    np.testing.assert_allclose(alone, each[:, -1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(lm.start().append(ids, all=True), each)
+
+
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "MistralForCausalLM"])
 def test_a_state_that_goes_back_is_as_a_fresh_one(exported, kind):
     _, lm = exported(kind)

@@ -76,10 +76,11 @@ def test_known_sizes_tell_which_row_is_the_last(taken: str):
     check_equal(source, [floats(2, 5, 8)])
 
 
-def test_weights_of_few_bits():
+@pytest.mark.parametrize("level", [0, 4])
+def test_weights_of_few_bits(level: int):
     source = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> g (float[A, 5, 32] x) => (float[A, N] z) {'
-        " y = com.microsoft.MatMulNBits<K = 32, N = 16, bits = 4, block_size = 32>(x, w, s)"
+        f" y = com.microsoft.MatMulNBits<K=32, N=16, bits=4, block_size=32, accuracy_level={level}>(x, w, s)"
         " z = Gather<axis = 1>(y, last) }"
     )
     weights = {
@@ -89,7 +90,7 @@ def test_weights_of_few_bits():
     }
     source.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in weights.items())
     graph = onnx_torch.prepare(source).graphs()["parts"]
-    assert re.search(r"Float\(\*, 1, 16\) = onnx_torch::packed_nbits", graph)
+    assert re.search(r"Float\(\*, 1, 16\) = onnx_torch::packed_nbits" + ("_int8" if level else r"\("), graph)
     x = floats(3, 5, 32)
     [found], [expected] = (onnx_torch.prepare(source, disabled_passes=off).run([x]) for off in ([], ["parts"]))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -73,7 +73,7 @@ def _write(out: IO[bytes], prepared: _C.PreparedModel, model: onnx.ModelProto, o
     }
     message = model.SerializeToString()
     index["model"] = (_put(out, message), len(message))
-    text = json.dumps(index, default=sorted).encode()  # disabled_passes is a set
+    text = json.dumps(index, default=sorted).encode()  # some options are sets
     out.write(text + struct.pack("<Q", len(text)) + MARK)
 
 
@@ -114,8 +114,8 @@ def _loaded(path: str, index: dict[str, Any], allow_aten: str) -> tuple[_C.Prepa
     if index["key"] == form_key() and any(index["laid"]):
         blobs = np.memmap(path, np.uint8, "c")
         laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
-    disabled = set(index["options"]["disabled_passes"])
-    options = {**index["options"], "disabled_passes": disabled, "allow_aten": allow_aten}
+    sets = {name: set(index["options"].get(name, ())) for name in ("disabled_passes", "last_only")}
+    options = {**index["options"], **sets, "allow_aten": allow_aten}
     native = _C.Options(**{**options, "map_external": True})
     prepared = _C.PreparedModel.from_bytes(model.SerializeToString(), os.path.dirname(path), native, laid)
     return prepared, {**options, "base_dir": os.path.dirname(path)}

@@ -13,9 +13,6 @@ namespace {
 
 namespace jit = torch::jit;
 
-const auto kPackedBits = c10::Symbol::fromQualString("onnx_torch::packed_nbits"),
-           kPackedBitsInt8 = c10::Symbol::fromQualString("onnx_torch::packed_nbits_int8");
-
 // Gives the same weight in blocks of kLargestBlock, which a kernel takes, where its own are larger.
 LinearOfBits in_smaller_blocks(LinearOfBits of) {
   constexpr int64_t kLargestBlock = 256;
@@ -45,7 +42,7 @@ void pack_bits(Program& program) {
     const jit::WithInsertPoint at(node);
     jit::Value* const operation = bind_constant(program, c10::IValue(packed(linear)));
     jit::Node* const product =
-        graph.create(linear.rounds_x ? kPackedBitsInt8 : kPackedBits, {node->namedInput("A"), operation});
+        graph.create(linear.rounds_x ? kPackedNbitsInt8 : kPackedNbits, {node->namedInput("A"), operation});
     product->setSourceRange(node->sourceRange());
     graph.insertNode(product)->output()->setType(node->output()->type());
     node->output()->replaceAllUsesWith(product->output());

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/own_pages.h"
 #include "graph/constants.h"
 #include "graph/known_type.h"
 #include "graph/operator_traits.h"
@@ -177,7 +178,7 @@ class Widening {
   jit::Value* wide(jit::Value* value, const jit::Node& user) {
     if (const auto found = wide_.find(value); found != wide_.end()) return found->second;
     if (const auto known = constants_.tensor(value))
-      return wide_.emplace(value, bind_constant(program_, known->to(c10::kFloat))).first->second;
+      return wide_.emplace(value, bind_constant(program_, own_copy(*known, c10::kFloat))).first->second;
     jit::Value* const result = cast_to_float(value, user);
     remember(value, result);
     return result;

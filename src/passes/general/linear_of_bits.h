@@ -1,6 +1,8 @@
 // Products with constant weights of few bits, as the translators of onnxruntime's operators write them.
 #pragma once
 
+#include <ATen/core/symbol.h>
+
 #include <optional>
 
 #include "graph/constants.h"
@@ -11,6 +13,10 @@ struct Node;
 }
 
 namespace onnxtorch {
+
+// The CPU's products with weights of few bits: in float, and by rows that are rounded to 8 bits.
+inline const auto kPackedNbits = c10::Symbol::fromQualString("onnx_torch::packed_nbits");
+inline const auto kPackedNbitsInt8 = c10::Symbol::fromQualString("onnx_torch::packed_nbits_int8");
 
 // Tells whether a script is a product with a weight of few bits.
 bool has_few_bits(c10::Symbol script);

@@ -12,6 +12,7 @@
 #include "graph/operator_traits.h"
 #include "graph/symbols.h"
 #include "graph/writes.h"
+#include "passes/general/linear_of_bits.h"
 #include "passes/general/passes.h"
 
 namespace onnxtorch {
@@ -19,8 +20,6 @@ namespace {
 
 namespace jit = torch::jit;
 using Symbols = std::vector<c10::ShapeSymbol>;
-
-const auto kPackedNbits = c10::Symbol::fromQualString("onnx_torch::packed_nbits");
 
 // The first or the last elements along a dimension. What is one element along it, and broadcast, has them, too.
 struct Part {
@@ -135,7 +134,7 @@ class Parts {
     if (has(node, Trait::Unary)) return element_wise(node, 1);
     if (has(node, Trait::Binary)) return element_wise(node, 2);
     if (has(node, Trait::Ternary)) return element_wise(node, 3);
-    if (node->kind() == kPackedNbits || multiplies_rows(node)) return Computed{1, 1};
+    if (multiplies_rows(node)) return Computed{1, 1};
     if (node->kind() != c10::aten::layer_norm && node->kind() != c10::aten::rms_norm) return {};
     const auto normalized = constants_.get<std::vector<int64_t>>(node->input(1));
     return normalized ? std::optional(Computed{1, static_cast<int64_t>(normalized->size())}) : std::nullopt;
@@ -149,6 +148,7 @@ class Parts {
 
   // Tells whether a node multiplies rows by a matrix, and adds at most one row to each.
   static bool multiplies_rows(const jit::Node* node) {
+    if (node->kind() == kPackedNbits || node->kind() == kPackedNbitsInt8) return true;
     const bool is_linear = node->kind() == c10::aten::linear;
     if (!is_linear && node->kind() != c10::aten::matmul) return false;
     const auto x = symbols_of(node->input(0)), w = symbols_of(node->input(1));

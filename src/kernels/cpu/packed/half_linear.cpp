@@ -50,12 +50,6 @@ bool is_of_halves(const at::Tensor& matrix) {
   });
 }
 
-at::Tensor in_halves(const at::Tensor& matrix) {
-  const at::Tensor rows = by_rows(matrix),
-                   result = own_pages(rows.numel() * 2).view(c10::kHalf).view(rows.sizes()).copy_(rows);
-  return rows.is_same(matrix) ? result : result.t();
-}
-
 }  // namespace
 
 bool lies_in_half(const at::Tensor& weight) {
@@ -64,7 +58,7 @@ bool lies_in_half(const at::Tensor& weight) {
 }
 
 c10::intrusive_ptr<Packed> packed_half(const Linear& linear) {
-  return c10::make_intrusive<HalfLinear>(in_halves(linear.weight), linear.bias);
+  return c10::make_intrusive<HalfLinear>(own_copy(linear.weight, c10::kHalf), linear.bias);
 }
 
 }  // namespace onnxtorch
