@@ -226,7 +226,7 @@ class LanguageModel:
         from .prepared_model import PreparedModel, prepare
 
         self.folder: Path | None = None
-        of_decoder = {"last_only": _C.logits_names(dict(outputs or {}))}
+        logits = _C.logits_names(dict(outputs or {}))
         if isinstance(model, PreparedModel):
             models: list[PreparedModel | None] = [model, None, None]
         elif isinstance(model, (str, os.PathLike)):
@@ -237,12 +237,12 @@ class LanguageModel:
                 options["shapes"] = sizes | dict(options.get("shapes") or {})
             decoder, with_past, encoder = files
             models = [
-                prepare(decoder, device, **of_decoder, **options),
-                None if with_past is None else prepare(with_past, device, **of_decoder, **options),
+                prepare(decoder, device, last_only=logits, **options),
+                None if with_past is None else prepare(with_past, device, last_only=logits, **options),
                 None if encoder is None else prepare(encoder, device, **options),
             ]
         else:
-            models = [prepare(model, device, **of_decoder, **options), None, None]
+            models = [prepare(model, device, last_only=logits, **options), None, None]
         prepared = [None if rep is None else rep._prepared for rep in models]
         if max_length is not None and max_length < 1:
             raise InputError(f"max_length must be 1 or more, not {max_length}")
