@@ -37,8 +37,14 @@ SCRIPTS = {OURS: generation_engines.__file__}
 OTHERS = str(Path(__file__).with_name("language_engines.py"))
 OF_FOUR_BITS = "4_bits_level_4"  # the weights that llama.cpp and openvino-genai are compared with
 TOKENS = {128: 33, 512: 17, 2048: 17}  # by the length of the prompt
+NEW_TOKENS = 32  # that are generated of each of several prompts, or by beams
+TOGETHER = {  # the lengths of prompts, and the number of beams
+    "8 prompts of 32 to 256 tokens": (list(range(32, 257, 32)), 1),
+    "4 beams after 128 tokens": ([128], 4),
+}
 MARKS = ("<!-- language: begin -->", "<!-- language: end -->")
 Tell = Callable[[int, int], None]
+Seconds = dict[str, list[float]]  # of each round, by engine
 
 
 @dataclass
@@ -111,6 +117,26 @@ def measure(weights: str, folder: Path, threads: int, rounds: int, tell: Tell) -
     return list(speeds.values())
 
 
+def measure_together(weights: str, folder: Path, threads: int, rounds: int, tell: Tell) -> dict[str, Seconds]:
+    """Measures several prompts at a time, and beams, here and in onnxruntime-genai."""
+    generator = np.random.default_rng(1)
+    found: dict[str, Seconds] = {title: {} for title in TOGETHER}
+    with started(weights, folder, threads) as running:
+        turns, done = len(TOGETHER) * (rounds + 1), 0
+        for title, (lengths, beams) in TOGETHER.items():
+            for number in range(rounds + 1):
+                prompts = [generator.integers(3, SIZES["vocab_size"], length).tolist() for length in lengths]
+                for engine in (OURS, GENAI):
+                    if engine not in running:
+                        continue
+                    seconds = running[engine].ask("generate_together", prompts, NEW_TOKENS, beams)
+                    if number:  # the first turn is not measured
+                        found[title].setdefault(engine, []).append(seconds)
+                done += 1
+                tell(done, turns)
+    return found
+
+
 def read_rate(threads: int) -> float:
     """Gives the bytes a second at which a loop reads 1 GiB, in the best of some turns."""
     from concurrent.futures import ThreadPoolExecutor
@@ -145,7 +171,13 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
     return f"{statistics.median(pairs):.2f} ({min(pairs):.2f}–{max(pairs):.2f})"
 
 
-def page(speeds: Sequence[Speed], read: Mapping[str, Mapping[int, int]], rate: float, threads: int) -> str:
+def page(
+    speeds: Sequence[Speed],
+    together: Mapping[str, Seconds],
+    read: Mapping[str, Mapping[int, int]],
+    rate: float,
+    threads: int,
+) -> str:
     """Writes the section of docs/performance.md, in Markdown."""
     engines = dict.fromkeys(speed.engine for speed in speeds if speed.engine != OURS)
     versions = ", ".join(f"{name} {machine.version(_package(name))}" for name in engines)
@@ -177,6 +209,15 @@ def page(speeds: Sequence[Speed], read: Mapping[str, Mapping[int, int]], rate: f
         figures += [f"{share[128]:.2f}", f"{share[2048]:.2f}", f"{1e3 * statistics.median(speed.prompt[512]):.0f}"]
         figures += [f"{speed.first:.2f}", f"{speed.peak / 1e9:.2f}"]
         lines.append(f"| {WEIGHTS[name].title} | {' | '.join(figures)} |")
+    if together:
+        lines += [
+            "",
+            f"| {WEIGHTS[OF_FOUR_BITS].title}, {NEW_TOKENS} new tokens each | s | {GENAI} |",
+            "|---|---|---|",
+        ]
+    for title, of in together.items():
+        beside = ratio(of[OURS], of[GENAI]) if GENAI in of else ""
+        lines.append(f"| {title} | {statistics.median(of[OURS]):.2f} | {beside} |")
     return "\n".join(lines)
 
 
@@ -216,9 +257,13 @@ def main() -> int:
     for name in args.weights:
         with progress(WEIGHTS[name].title) as tell:
             speeds += measure(name, args.kept, args.threads, args.rounds, tell)
+    together: dict[str, Seconds] = {}
+    if OF_FOUR_BITS in args.weights:
+        with progress("several at a time") as tell:
+            together = measure_together(OF_FOUR_BITS, args.kept, args.threads, args.rounds, tell)
     read = {name: {past: bytes_of_step(name, args.kept, past) for past in TOKENS} for name in args.weights}
-    results = {"rate": rate, "read": read, "speeds": [asdict(speed) for speed in speeds]}
-    give_results(args, "language", results, page(speeds, read, rate, args.threads), MARKS)
+    results = {"rate": rate, "read": read, "speeds": [asdict(speed) for speed in speeds], "together": together}
+    give_results(args, "language", results, page(speeds, together, read, rate, args.threads), MARKS)
     return 0
 
 

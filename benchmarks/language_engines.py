@@ -9,6 +9,8 @@ import json
 import time
 from typing import Any
 
+PADDING = 0  # the token that onnxruntime-genai takes for padding, as its builder writes it
+
 
 class Decoder:
     """A base of engines; a class of it has `read` and `next_token`."""
@@ -58,6 +60,17 @@ class OnnxRuntimeGenai(Decoder):
     def next_token(self) -> int:
         self._running.generate_next_token()
         return int(self._running.get_next_tokens()[0])
+
+    def generate_together(self, prompts: list[list[int]], count: int, beams: int) -> float:
+        """Returns the seconds in which prompts of any lengths are read, and so many tokens of each are generated."""
+        longest = max(map(len, prompts))
+        start = time.perf_counter()
+        options = {"num_beams": beams, "min_length": longest + count, "past_present_share_buffer": beams == 1}
+        running = self._generator(longest + count, batch_size=len(prompts), **options)
+        running.append_tokens([[PADDING] * (longest - len(prompt)) + prompt for prompt in prompts])
+        while not running.is_done():
+            running.generate_next_token()
+        return time.perf_counter() - start
 
 
 class LlamaCpp(Decoder):

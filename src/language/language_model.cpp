@@ -1,5 +1,6 @@
 #include "onnx_torch/language_model.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -52,9 +53,32 @@ DecoderState copy_for(const GenerationState& prefix, size_t rows) {
   return state;
 }
 
+// Tells whether prompts of different lengths can go on in one batch once each has been read by itself.
+bool goes_on_side_by_side(const LanguageModelParts& parts) {
+  return !parts.encoder && !parts.next().takes_padding() && parts.next().takes_lengths();
+}
+
+Begun begin_side_by_side(const std::shared_ptr<const LanguageModelParts>& parts, const std::vector<Tokens>& prompts,
+                         std::optional<int64_t> max_length) {
+  std::vector<DecoderState> states;
+  std::vector<at::Tensor> logits;
+  for (const Tokens& prompt : prompts) {
+    states.emplace_back(parts, EncoderStates(), max_length);
+    logits.push_back(states.back().append(column(prompt).t(), {}, false));
+  }
+  std::vector<StateRows> rows;
+  for (const DecoderState& state : states) rows.push_back({&state, {0}});
+  DecoderState joined = DecoderState::joined(rows);
+  if (max_length) joined.set_max_length(*max_length);
+  return {std::move(joined), at::cat(logits), prompts};
+}
+
 Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt, const GenerationState* prefix,
             std::optional<int64_t> max_length) {
   const Padded tokens = padded(prompt.ids, Side::Left);
+  if (!prefix && !of_one_length(prompt.ids) && goes_on_side_by_side(*parts)) {
+    return begin_side_by_side(parts, prompt.ids, max_length);
+  }
   DecoderState state =
       prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt), max_length);
   if (prefix && max_length) state.set_max_length(*max_length);
@@ -82,11 +106,12 @@ std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& 
 }
 
 // Tells whether all prompts can be one batch.
-bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options) {
+bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options,
+              const GenerationState* prefix) {
   if (options.assistant_model && prompt.ids.size() > 1) return false;
   const auto fixed = parts.next().fixed_batch();
   if (fixed && *fixed != static_cast<int64_t>(prompt.ids.size())) return false;
-  return of_one_length(prompt.ids) || parts.next().takes_padding();
+  return of_one_length(prompt.ids) || parts.next().takes_padding() || (!prefix && goes_on_side_by_side(parts));
 }
 
 void check_batch(const LanguageModelParts& parts, const GenerationOptions& options) {
@@ -200,7 +225,8 @@ Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptio
     check_batch(*parts_, options);
     check_length(prompt, options, prefix);
     const at::Generator generator = generator_of(options);
-    if (is_batch(*parts_, prompt, options)) return Generation(search(parts_, prompt, options, prefix, generator));
+    if (is_batch(*parts_, prompt, options, prefix))
+      return Generation(search(parts_, prompt, options, prefix, generator));
     std::optional<GenerationState> kept;
     if (prefix) kept = *prefix;
     const auto make = [parts = parts_, prompt, options, generator, kept](size_t i) {

@@ -1,13 +1,16 @@
 #include "kernels/simd/half_product.h"
 
+#include <ATen/ATen.h>
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
 #include "each_kernels.h"
+#include "kernels/cpu/packed/packed.h"
 
 namespace onnxtorch {
 namespace {
@@ -82,6 +85,26 @@ TEST(HalfProduct, AnyNumberOfRowsAndColumns) {
       }
     }
   }
+}
+
+TEST(HalfLinear, TakesWeightsOfFiniteHalvesAlone) {
+  constexpr int64_t kRows = 512, kColumns = 520;
+  at::Tensor halves = at::arange(kRows * kColumns).to(at::kShort).view(at::kHalf).reshape({kRows, kColumns});
+  const at::Tensor weight = halves.to(at::kFloat).nan_to_num(0, 0, 0);  // each finite one, subnormal ones among them
+  EXPECT_TRUE(lies_in_half(weight));
+  EXPECT_TRUE(lies_in_half(weight.t()));
+  constexpr float kLargest = 65504, kLeast = 0x1p-24F;
+  const float others[] = {INFINITY, NAN, 65520, kLargest * 2, 1 + 0x1p-11F, kLeast * 1.5F, kLeast / 2, 1e-40F};
+  for (const float other : others) {
+    for (const int64_t place : {int64_t{0}, kRows * kColumns / 2 + 7, kRows * kColumns - 1}) {
+      at::Tensor changed = weight.clone();
+      changed.view(-1)[place] = other;
+      EXPECT_FALSE(lies_in_half(changed)) << other << " at " << place;
+      EXPECT_FALSE(lies_in_half(changed.t())) << other << " at " << place;
+    }
+  }
+  EXPECT_FALSE(lies_in_half(weight.narrow(0, 0, 8)));  // a small one
+  EXPECT_FALSE(lies_in_half(weight.to(at::kDouble)));
 }
 
 }  // namespace

@@ -22,12 +22,18 @@ def speed(engine: str, weights: str, factor: float) -> language.Speed:
 def test_the_page_has_a_row_for_each_pair_of_engines():
     speeds = [speed(OURS, "float32", 0.1), speed(GENAI, "float32", 0.2)]
     read = {"float32": dict.fromkeys(language.TOKENS, 10**9)}
-    page = language.page(speeds, read, 2e10, threads=2).splitlines()
+    page = language.page(speeds, {}, read, 2e10, threads=2).splitlines()
     [row] = [line for line in page if f"| {GENAI} |" in line]
     same = "2.00 (2.00–2.00)"
     assert row == f"| float32 | {GENAI} | {' | '.join([same] * 6)} | 0.50 | 1.00 |"
     assert page[-1].startswith("| float32 | 100 | 100 | 1.00 | 0.50 | 0.50 |")
     assert "20.0 GB/s" in page[0] and "2 threads" in page[0]
+
+
+def test_the_page_tells_of_several_prompts_at_a_time():
+    together = {"8 prompts": {OURS: [2.0, 4.0], GENAI: [3.0, 6.0]}, "4 beams": {OURS: [1.0, 1.0]}}
+    page = language.page([speed(OURS, "float32", 0.1)], together, {"float32": dict.fromkeys(language.TOKENS, 1)}, 1, 2)
+    assert page.splitlines()[-2:] == ["| 8 prompts | 3.00 | 1.50 (1.50–1.50) |", "| 4 beams | 1.00 |  |"]
 
 
 def test_the_ratio_of_engines_is_of_each_round():

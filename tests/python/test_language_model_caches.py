@@ -97,6 +97,27 @@ def test_steps_give_what_one_run_gives(made, kind):
         np.testing.assert_allclose(state.append(column(token))[0], whole[i], rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"num_beams": 3}, {"num_return_sequences": 2, "num_beams": 2}, {"max_length": 40}]
+)
+def test_prompts_of_different_lengths_go_on_side_by_side(made, options):
+    """GroupQueryAttention takes no padding: each prompt is read by itself, and then one run gives each a token."""
+    lm = made("grouped")
+    prompts = [PROMPT, PROMPT[:3], [9, 8], [17]]
+    shapes = set()
+
+    def seen(ids, scores):
+        shapes.add(len(ids))
+        return scores
+
+    alone = [lm.generate([prompt], max_new_tokens=20, **options) for prompt in prompts]
+    together = lm.generate(prompts, max_new_tokens=20, logits_processor=[seen], **options)
+    assert [list(row) for row in together] == [list(row) for rows in alone for row in rows]
+    assert shapes == {len(prompts) * options.get("num_beams", 1)}
+    state = lm.start(prompts)
+    assert len(state) == len(PROMPT) and state.tokens == prompts
+
+
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel", "grouped"])
 def test_steps_go_by_one_plan(made, kind):
     """Steps of 64 tokens have the same sizes; a plan's kernels write to the cache."""

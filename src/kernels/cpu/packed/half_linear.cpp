@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
 
 #include "base/own_pages.h"
 #include "kernels/cpu/cpu_features.h"
@@ -41,12 +44,33 @@ class HalfLinear final : public GroupedLinear {
 // Gives the matrix, or its transpose, in the order in which its elements lie.
 at::Tensor by_rows(const at::Tensor& matrix) { return matrix.stride(0) < matrix.stride(1) ? matrix.t() : matrix; }
 
-// Tells whether each element is a finite number of float16. Most weights that are not so show it in their first rows.
+// Tells whether each number is a finite one of float16. Its bits tell that of all but the subnormal ones.
+bool are_halves(std::span<const float> numbers) {
+  constexpr size_t kAtOnce = 64;
+  constexpr uint32_t kMagnitude = 0x7fffffff, kBeyondMantissa = 0x1fff, kLeastNormal = 0x38800000,
+                     kLargest = 0x477fe000;
+  for (size_t begin = 0; begin < numbers.size(); begin += kAtOnce) {
+    const auto some = numbers.subspan(begin, std::min(kAtOnce, numbers.size() - begin));
+    uint32_t beyond = 0, are_large = 0, are_subnormal = 0;
+    for (const float x : some) {
+      const uint32_t magnitude = std::bit_cast<uint32_t>(x) & kMagnitude;
+      beyond |= magnitude & kBeyondMantissa;
+      are_large |= static_cast<uint32_t>(magnitude > kLargest);
+      are_subnormal |= static_cast<uint32_t>(magnitude - 1 < kLeastNormal - 1);
+    }
+    if (beyond != 0 || are_large != 0) return false;
+    const auto is_half = [](float x) { return static_cast<float>(c10::Half(x)) == x; };
+    if (are_subnormal != 0 && !std::ranges::all_of(some, is_half)) return false;
+  }
+  return true;
+}
+
+// Tells it of a matrix. Most weights of other numbers show it in their first rows.
 bool is_of_halves(const at::Tensor& matrix) {
   constexpr int64_t kRows = 64;
   return std::ranges::all_of(by_rows(matrix).split(kRows), [](const at::Tensor& rows) {
-    const at::Tensor rounded = rows.to(c10::kHalf);
-    return at::equal(rounded.to(c10::kFloat), rows) && at::isfinite(rounded).all().item<bool>();
+    const at::Tensor plain = rows.contiguous();
+    return are_halves({plain.const_data_ptr<float>(), static_cast<size_t>(plain.numel())});
   });
 }
 
