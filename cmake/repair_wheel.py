@@ -17,14 +17,18 @@ from pathlib import Path
 
 from auditwheel.wheeltools import InWheelCtx
 
-ONEDNN = importlib.metadata.distribution("onednn-cpu-gomp")
+ONEDNN = list(importlib.metadata.distributions(name="onednn-cpu-gomp"))  # none but on x86-64
 FROM_TORCH = ["libtorch*", "libc10*", "libshm.so", "libgomp.so.1", "libcu*", "libnv*", "libnccl*"]
+
+
+def files_of_onednn(names: set[str]) -> list[importlib.metadata.PackagePath]:
+    return [file for package in ONEDNN for file in package.files or [] if file.name in names]
 
 
 def repaired(wheel: Path, folder: Path) -> Path:
     excludes = [part for pattern in FROM_TORCH for part in ("--exclude", pattern)]
-    (onednn,) = (file.locate().resolve() for file in ONEDNN.files or [] if file.name == "libdnnl.so.3")
-    found = os.pathsep.join(filter(None, [str(onednn.parent), os.environ.get("LD_LIBRARY_PATH")]))
+    onednn = [str(file.locate().resolve().parent) for file in files_of_onednn({"libdnnl.so.3"})]
+    found = os.pathsep.join(filter(None, [*onednn, os.environ.get("LD_LIBRARY_PATH")]))
     command = [sys.executable, "-m", "auditwheel", "repair", *excludes, "--wheel-dir", folder, wheel]
     subprocess.run(command, check=True, env={**os.environ, "LD_LIBRARY_PATH": found})
     (result,) = folder.glob("*.whl")
@@ -39,8 +43,8 @@ def system_library(bundled: Path) -> str:
 def licence(library: str) -> tuple[str, str]:
     """Finds the package that a library comes from, and what it says of its copyright."""
     if library.startswith("libdnnl."):
-        told = {"LICENSE", "THIRD-PARTY-PROGRAMS"}
-        return "libdnnl", "\n".join(file.read_text() for file in ONEDNN.files or [] if file.name in told)
+        told = files_of_onednn({"LICENSE", "THIRD-PARTY-PROGRAMS"})
+        return "libdnnl", "\n".join(file.read_text() for file in told)
     query = ["dpkg-query", "--search", f"*/{library}"]
     package = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(":")[0]
     return package, Path("/usr/share/doc", package, "copyright").read_text(errors="replace")

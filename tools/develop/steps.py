@@ -158,7 +158,7 @@ def build_steps(env: Environment, preset: str) -> list[Step]:
         Step(
             "Build",
             "the C++ core and its Python module",
-            "" if (folder / ".ninja_log").exists() else "the first time; about 13 minutes on 2 cores",
+            "" if (folder / ".ninja_log").exists() else "the first time; some 20 minutes on 2 cores",
             done=lambda: False,  # ninja knows what is done
             commands=lambda: [["cmake", "--build", "--preset", preset, "--parallel", str(build_jobs())]],
             installs=False,
