@@ -102,7 +102,7 @@ void GraphTranslator::give(const std::string& name) {
   Value value = tensor(named(name));
   if (value.absent()) throw InvalidModelError("nothing gives the output \"" + name + "\" a value");
   ValueType type = value.type.known() ? value.type : scope_->declared[name];
-  const bool last_only = options_.variant.last_only.contains(name);
+  const bool last_only = options_.variant.last_only.contains(name) && is_tensor(value.graph);
   if (last_only) value.graph = call("aten::slice", {value, 1, -1, none}).graph;
   if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
     type = ValueType::optional(type);

@@ -111,6 +111,31 @@ def test_onnx_names_of_the_interface_are_this_package_s_classes():
     assert [cls.__module__ for cls in (backend.Backend, backend.BackendRep, backend.Device)] == [backend.__name__] * 3
 
 
+@pytest.mark.parametrize("optimize", [True, False])
+def test_of_an_output_the_last_element_may_be_all_that_is_wanted(optimize):
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        net (float[2, N, 3] x) => (float[2, N, 3] y, float[2, N, 3] z, float[2] rows, seq(float[2, N, 3]) s) {
+            y = Neg(x)
+            z = Exp(y)
+            rows = ReduceMax<keepdims = 0>(x, ones)
+            s = SequenceConstruct(y, z)
+        }"""
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1, 2]), "ones"))
+    x = np.random.default_rng(0).standard_normal((2, 5, 3), np.float32)
+    whole = backend.prepare(model, optimize=optimize).run([x])
+    for names in ("y", ["y", "s", "nothing"]):
+        rep = backend.prepare(model, last_only=names, optimize=optimize)
+        assert rep._prepared.output_shapes[:2] == [[2, 1, 3], [2, "N", 3]]
+        for found in (rep.run([x]), rep.run([x], output_names=["y", "z", "rows", "s"])):
+            np.testing.assert_array_equal(found[0], whole[0][:, -1:])
+            np.testing.assert_array_equal(found[1], whole[1])
+            np.testing.assert_array_equal(found[3][1], whole[3][1])
+    with pytest.raises(onnx_torch.RunError, match="imension"):
+        backend.prepare(model, last_only=["rows"], optimize=optimize).run([x])
+
+
 def test_a_prepared_model_tells_what_it_is(tmp_path):
     ones = numpy_helper.from_array(np.ones((2, 3), np.float32), "b")
     path = tmp_path / "model.onnx"
