@@ -51,7 +51,7 @@ def model_of(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     """Makes a model whose weights are large enough for its tokens to differ."""
     torch.manual_seed(seed)
     cls = getattr(transformers, kind)
-    sizes = DECODERS.get(kind) or TRANSLATORS[kind]
+    sizes = (DECODERS | RECURRENT | TRANSLATORS)[kind]
     model = cls(cls.config_class(**{**sizes, **changes}, attn_implementation="eager"))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -123,6 +123,62 @@ def export(model: nn.Module, file: Path, dynamo: bool = False) -> Path:
     names = {"input_names": list(given), "output_names": ["logits", *presents]}
     with quiet(), torch.no_grad():
         torch.onnx.export(step, tuple(given.values()), str(file), dynamo=dynamo, **names, **options)
+    return file
+
+
+# --- Decoders that remember states of a fixed size ---
+
+RECURRENT: dict[str, dict[str, Any]] = {
+    "MambaForCausalLM": {**SMALL, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2},
+}
+
+
+class GivenStates:
+    """What Mamba's layers ask of a cache of transformers while they read one token."""
+
+    def __init__(self, states: list[Tensor]) -> None:
+        self.states = states
+
+    def get_conv_state(self, layer: int, state_idx: int = 0) -> Tensor:
+        return self.states[2 * layer]
+
+    def get_recurrent_state(self, layer: int, state_idx: int = 0) -> Tensor:
+        return self.states[2 * layer + 1]
+
+    def is_recording_past(self, layer: int) -> bool:
+        return False
+
+
+class RecurrentStep(nn.Module):
+    """One step of Mamba on one token of each sequence, with its states as plain tensors."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, *states: Tensor) -> Any:
+        cache = GivenStates([state.clone() for state in states])  # the layers write to them
+        logits = self.model(input_ids=input_ids, cache_params=cache, use_cache=True).logits
+        return (logits, *cache.states)
+
+
+def export_recurrent(model: nn.Module, file: Path, dynamo: bool = False) -> Path:
+    """Exports a step of Mamba."""
+    config = model.config
+    names = [f"{kind}.{layer}" for layer in range(config.num_hidden_layers) for kind in ("conv", "ssm")]
+    sizes = [config.conv_kernel, config.state_size] * config.num_hidden_layers
+    states = [torch.randn(2, config.intermediate_size, size) for size in sizes]
+    pasts, presents = ([f"{time}.{name}" for name in names] for time in ("past", "present"))
+    options: dict[str, Any]
+    if dynamo:
+        batch = {0: torch.export.Dim.DYNAMIC}
+        options = {"external_data": False, "verbose": False, "dynamic_shapes": (batch, (batch,) * len(states))}
+    else:
+        options = {"dynamic_axes": {name: {0: "batch"} for name in ("input_ids", "logits", *pasts, *presents)}}
+    given = (torch.randint(3, VOCABULARY, (2, 1)), *states)
+    names_of = {"input_names": ["input_ids", *pasts], "output_names": ["logits", *presents]}
+    with quiet(), torch.no_grad():
+        torch.onnx.export(RecurrentStep(model).eval(), given, str(file), dynamo=dynamo, **names_of, **options)
     return file
 
 
