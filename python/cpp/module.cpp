@@ -104,7 +104,7 @@ Limits limits_of(const std::map<std::string, double>& given) {
       throw InputError("there is no limit \"" + name +
                        "\"; there are seconds, memory, max_iterations, prepare_seconds, nodes and constant_bytes");
     }
-    limits.*(found->second) = most;
+    limits.*found->second = most;
   }
   return limits;
 }

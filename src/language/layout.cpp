@@ -73,9 +73,9 @@ std::string described(const InputSpec& input) {
       if (&dim != input.dims->data()) text += ", ";
       text += dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
     }
-    text += "]";
+    text += ']';
   }
-  return text + ")";
+  return text + ')';
 }
 
 template <typename Spec>
@@ -135,7 +135,8 @@ class Finder {
     for (auto& [name, entry] : caches) {
       entry.name = name;
       if (entry.past.empty() || entry.present.empty()) {
-        throw InputError("past." + name + " of inputs= and present." + name + " of outputs= belong together");
+        throw InputError(std::string("past.").append(name) + " of inputs= and present." + name +
+                         " of outputs= belong together");
       }
       layout_.caches.push_back(entry);
     }
