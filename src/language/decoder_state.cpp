@@ -135,7 +135,7 @@ DecoderState DecoderState::joined(const std::vector<StateRows>& parts) {
     for (const int64_t row : rows) {
       if (row < 0 || row >= state->batch_size()) throw InputError("there is no sequence " + std::to_string(row));
     }
-    if (!state->encoder_.empty() || !state->cache_.can_join()) {
+    if (!state->can_join()) {
       throw InputError("states of this model cannot be joined: its caches are not of the tokens that were read");
     }
     const int64_t padding = padding_of(state->mask_, rows);

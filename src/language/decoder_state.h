@@ -39,6 +39,9 @@ class DecoderState {
   void rewind(int64_t count);
   void reorder(const at::Tensor& rows);
 
+  // Tells whether `joined` may take the state, apart from lengths.
+  bool can_join() const { return encoder_.empty() && cache_.can_join(); }
+
   // Makes a state that has read all these sequences, which need not be of one length where the model takes that.
   static DecoderState joined(const std::vector<StateRows>& parts);
 

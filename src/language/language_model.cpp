@@ -53,31 +53,30 @@ DecoderState copy_for(const GenerationState& prefix, size_t rows) {
   return state;
 }
 
-// Tells whether prompts of different lengths can go on in one batch once each has been read by itself.
-bool goes_on_side_by_side(const LanguageModelParts& parts) {
-  return !parts.encoder && !parts.next().takes_padding() && parts.next().takes_lengths();
-}
-
-Begun begin_side_by_side(const std::shared_ptr<const LanguageModelParts>& parts, const std::vector<Tokens>& prompts,
-                         std::optional<int64_t> max_length) {
+// Reads prompts one by one, of which any lengths then go on in one batch; nothing where the model does not let them.
+std::optional<Begun> begin_side_by_side(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
+                                        std::optional<int64_t> max_length) {
+  const bool has_encoder = parts->encoder || !prompt.encoder_ids.empty() || !prompt.encoder_inputs.empty();
+  if (has_encoder || parts->next().takes_padding() || !parts->next().takes_lengths()) return {};
   std::vector<DecoderState> states;
   std::vector<at::Tensor> logits;
-  for (const Tokens& prompt : prompts) {
+  for (const Tokens& tokens : prompt.ids) {
     states.emplace_back(parts, EncoderStates(), max_length);
-    logits.push_back(states.back().append(column(prompt).t(), {}, false));
+    logits.push_back(states.back().append(column(tokens).t(), {}, false));
+    if (!states.back().can_join()) return {};
   }
   std::vector<StateRows> rows;
   for (const DecoderState& state : states) rows.push_back({&state, {0}});
   DecoderState joined = DecoderState::joined(rows);
   if (max_length) joined.set_max_length(*max_length);
-  return {std::move(joined), at::cat(logits), prompts};
+  return Begun{std::move(joined), at::cat(logits), prompt.ids};
 }
 
 Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt, const GenerationState* prefix,
             std::optional<int64_t> max_length) {
   const Padded tokens = padded(prompt.ids, Side::Left);
-  if (!prefix && !of_one_length(prompt.ids) && goes_on_side_by_side(*parts)) {
-    return begin_side_by_side(parts, prompt.ids, max_length);
+  if (!prefix && !of_one_length(prompt.ids)) {
+    if (auto begun = begin_side_by_side(parts, prompt, max_length)) return *std::move(begun);
   }
   DecoderState state =
       prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt), max_length);
@@ -92,10 +91,8 @@ Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt
   return {std::move(state), std::move(logits), std::move(prompts)};
 }
 
-std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
-                               const GenerationOptions& options, const GenerationState* prefix,
+std::unique_ptr<Search> search(Begun begun, const Prompt& prompt, const GenerationOptions& options,
                                const at::Generator& generator) {
-  Begun begun = begin(parts, prompt, prefix, options.max_length);
   if (options.assistant_model) {
     const Prompt same{begun.prompts, prompt.encoder_ids, prompt.encoder_inputs};
     DecoderState draft = begin(options.assistant_model->parts(), same, nullptr, options.max_length).state;
@@ -106,12 +103,11 @@ std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& 
 }
 
 // Tells whether all prompts can be one batch.
-bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options,
-              const GenerationState* prefix) {
+bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options) {
   if (options.assistant_model && prompt.ids.size() > 1) return false;
   const auto fixed = parts.next().fixed_batch();
   if (fixed && *fixed != static_cast<int64_t>(prompt.ids.size())) return false;
-  return of_one_length(prompt.ids) || parts.next().takes_padding() || (!prefix && goes_on_side_by_side(parts));
+  return of_one_length(prompt.ids) || parts.next().takes_padding();
 }
 
 void check_batch(const LanguageModelParts& parts, const GenerationOptions& options) {
@@ -225,12 +221,18 @@ Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptio
     check_batch(*parts_, options);
     check_length(prompt, options, prefix);
     const at::Generator generator = generator_of(options);
-    if (is_batch(*parts_, prompt, options, prefix))
-      return Generation(search(parts_, prompt, options, prefix, generator));
+    if (is_batch(*parts_, prompt, options)) {
+      return Generation(search(begin(parts_, prompt, prefix, options.max_length), prompt, options, generator));
+    }
+    if (!prefix && !options.assistant_model) {
+      auto begun = begin_side_by_side(parts_, prompt, options.max_length);
+      if (begun) return Generation(search(*std::move(begun), prompt, options, generator));
+    }
     std::optional<GenerationState> kept;
     if (prefix) kept = *prefix;
     const auto make = [parts = parts_, prompt, options, generator, kept](size_t i) {
-      return search(parts, only(prompt, i), options, kept ? &*kept : nullptr, generator);
+      const Prompt one = only(prompt, i);
+      return search(begin(parts, one, kept ? &*kept : nullptr, options.max_length), one, options, generator);
     };
     return Generation(in_turn(prompt.ids, options.num_return_sequences, make));
   });

@@ -6,12 +6,14 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 import torch
 import transformers
 from benchmarks.models.export import quiet
 from torch import Tensor, nn
 
+import onnx_torch
 from contrib_models import SIDES
 
 VOCABULARY = 67
@@ -180,6 +182,23 @@ def export_recurrent(model: nn.Module, file: Path, dynamo: bool = False) -> Path
     with quiet(), torch.no_grad():
         torch.onnx.export(RecurrentStep(model).eval(), given, str(file), dynamo=dynamo, **names_of, **options)
     return file
+
+
+def check_going_back(lm: onnx_torch.LanguageModel, prompt: list[int], steps: list[np.ndarray]) -> tuple[Any, Any, Any]:
+    """Checks that a state that has gone back, and a fork of it, give what a fresh one gives; returns them and that."""
+    fresh = lm.start(prompt)
+    expected = [fresh.append(step) for step in steps]
+    state = lm.start(prompt)
+    state.append(np.array([[33, 34, 35]]))
+    state.rewind(3)
+    fork = state.fork()
+    fork.append(np.array([[40]]))
+    for step, logits in zip(steps, expected, strict=True):
+        np.testing.assert_array_equal(state.append(step), logits)
+    fork.rewind(1)
+    for step, logits in zip(steps, expected, strict=True):
+        np.testing.assert_array_equal(fork.append(step), logits)
+    return state, fork, expected
 
 
 # --- Encoders with decoders ---

@@ -281,18 +281,7 @@ def test_logits_are_computed_for_the_last_token_alone(exported, tmp_path):
 def test_a_state_that_goes_back_is_as_a_fresh_one(exported, kind):
     _, lm = exported(kind)
     steps = [np.array([[7, 8]]), np.array([[9]]), np.array([[10]])]
-    fresh = lm.start(PROMPTS[0])
-    expected = [fresh.append(step) for step in steps]
-    state = lm.start(PROMPTS[0])
-    state.append(np.array([[33, 34, 35]]))
-    state.rewind(3)
-    fork = state.fork()
-    fork.append(np.array([[40]]))
-    for step, logits in zip(steps, expected, strict=True):
-        assert np.array_equal(state.append(step), logits)
-    fork.rewind(1)
-    for step, logits in zip(steps, expected, strict=True):
-        assert np.array_equal(fork.append(step), logits)
+    state, fork, expected = models.check_going_back(lm, PROMPTS[0], steps)
     fork.reorder([0, 0])
     state.reorder([0, 0])
     assert fork.tokens == state.tokens == [PROMPTS[0] + [7, 8, 9, 10]] * 2

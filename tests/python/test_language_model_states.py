@@ -66,17 +66,7 @@ def test_tokens_are_drawn_as_often_as_by_transformers(mamba):
 def test_a_state_goes_back_and_is_forked(mamba):
     _, lm = mamba
     steps = [np.array([[7]]), np.array([[9]]), np.array([[10]])]
-    fresh = lm.start(PROMPTS[0])
-    expected = [fresh.append(step) for step in steps]
-    state = lm.start(PROMPTS[0])
-    state.append(np.array([[33, 34, 35]]))
-    state.rewind(3)
-    fork = state.fork()
-    fork.append(np.array([[40]]))
-    for step, logits in zip(steps, expected, strict=True):
-        np.testing.assert_array_equal(state.append(step), logits)
-    fork.rewind(1)
-    np.testing.assert_array_equal(fork.append(steps[0]), expected[0])
+    _, _, expected = models.check_going_back(lm, PROMPTS[0], steps)
     whole = lm.start(PROMPTS[0]).append(np.array([[7, 9, 10]]), all=True)[0]
     np.testing.assert_array_equal(whole, np.concatenate(expected))
 
