@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools.develop.environment import pinned
 from tools.develop.steps import APT_OPTIONAL, APT_PACKAGES
 from tools.develop.testing import CPU_LEVELS, beside_others
 
@@ -20,6 +21,18 @@ ROOT = Path(__file__).parents[2]
 def test_the_containers_image_has_the_system_packages():
     image = (ROOT / ".devcontainer" / "Dockerfile").read_text().split()
     assert set(APT_PACKAGES) | set(APT_OPTIONAL) <= set(image)
+
+
+def test_a_required_package_may_be_for_one_processor_alone():
+    text = 'one==1.2.3; platform_machine == "x86_64"\n# a==1\n\ntwo_three==4.5.post1  # why: a==2\n'
+    assert pinned(text, "x86_64") == {"one": "1.2.3", "two-three": "4.5.post1"}
+    assert pinned(text, "aarch64") == {"two-three": "4.5.post1"}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.name)
+def test_no_required_package_is_read_over(file):
+    lines = [line.split("#")[0].strip() for line in file.read_text().splitlines()]
+    assert len(pinned(file.read_text(), "x86_64")) == len([line for line in lines if "==" in line])
 
 
 def test_levels_side_by_side_do_not_write_to_the_same_files():

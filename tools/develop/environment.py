@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -61,10 +62,14 @@ def dotted(version) -> str:
 
 
 def requirements(part: str = "dev") -> dict[str, str]:
-    """Reads the pinned packages, in the file's order."""
-    lines = (ROOT / "requirements" / f"{part}.txt").read_text().splitlines()
-    pins = (line.split("#")[0].strip().split("==") for line in lines)
-    return {pin[0].replace("_", "-"): pin[1] for pin in pins if len(pin) == 2}
+    """Reads the pinned packages that are for this machine's processor, in the file's order."""
+    return pinned((ROOT / "requirements" / f"{part}.txt").read_text(), platform.machine())
+
+
+def pinned(text: str, machine: str) -> dict[str, str]:
+    """Reads `name==version` of each line, and the one marker the files use: `; platform_machine == "…"` behind it."""
+    pins = re.findall(r'^([\w-]+)==([\w.]+)(?:; *platform_machine == "(\w+)")?', text, re.M)
+    return {name.replace("_", "-"): version for name, version, marker in pins if marker in ("", machine)}
 
 
 @dataclass

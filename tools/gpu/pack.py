@@ -21,6 +21,8 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tools.develop.environment import pinned
+
 ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / "gpu_pack"  # git ignores it
 LAID_OUT = ROOT / "build" / "gpu"
@@ -84,9 +86,8 @@ def fill(python: str, folder: Path = PACK) -> Path:
 
 def pins(names: Iterable[str]) -> list[str]:
     """Gives packages with the versions that requirements/dev.txt gives them."""
-    lines = (ROOT / "requirements" / "dev.txt").read_text().splitlines()
-    pinned = dict(re.findall(r"^([\w-]+)==(\S+)", "\n".join(lines), re.M))
-    return [f"{name}=={pinned[name]}" for name in names]
+    versions = pinned((ROOT / "requirements" / "dev.txt").read_text(), "x86_64")
+    return [f"{name}=={versions[name.replace('_', '-')]}" for name in names]
 
 
 def download_wheels(python: str, folder: Path) -> None:
