@@ -65,6 +65,7 @@ struct Program {
   std::vector<GraphInput> graph_inputs;  // in the graph's order
   std::vector<InputSpec> inputs;
   std::vector<std::vector<SizeRange>> tried;  // the sizes of each input for which the facts were tried
+  size_t translated_hash = 0;  // of the graph's text as it was translated; sizes for which it is alike share the graph
   std::vector<OutputSpec> outputs;
   std::vector<Constant> constants;
   c10::intrusive_ptr<StringPool> strings;  // the model's own strings

@@ -209,10 +209,8 @@ PreparedModel::Runnable PreparedModel::runnable_for(Variant& variant, const FedI
 // Tries what is known with the sizes of a run, too. Gives another graph only if something did not come out alike.
 PreparedModel::Runnable PreparedModel::runnable_beyond(const Runnable& tried, const Variant& variant) const {
   const PrepareGuard guard(options_.limits);
-  Variant any = variant;
-  any.sizes.clear();
   Program program = translate(file_, translate_options(variant));
-  if (program.graph->toString() == translate(file_, translate_options(any)).graph->toString()) {
+  if (program.translated_hash == tried.executable->program().translated_hash) {
     tried.tried->extend(program.tried);
     return tried;
   }

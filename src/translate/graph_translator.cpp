@@ -6,7 +6,9 @@
 #include <torch/csrc/jit/passes/peephole_non_tensor.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <string>
 #include <unordered_set>
 
 #include "base/interruption.h"
@@ -447,6 +449,7 @@ void GraphTranslator::finish() {
   eliminate_dead_code(graph_);
   drop_unused(program_);
   infer_types(graph_->block());
+  if (has_open_sizes(program_)) program_.translated_hash = std::hash<std::string>()(graph_->toString());
 }
 
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {

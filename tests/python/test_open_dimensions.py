@@ -276,6 +276,23 @@ def test_a_model_with_a_largest_size_may_change_below_it():
 def test_a_graph_serves_all_sizes_for_which_it_is_right():
     model = model_of("(float[N, 4] x) => (float[a] y)", "y = ReduceMean <axes = [0], keepdims = 0> (x)")
     assert_as_the_reference(model, *[(numbers(size, 4),) for size in (150_000, 400_000, 7)])
+    assert plans_of_the_first_graph(model, numbers(400_000, 4))
+
+
+def test_another_graph_serves_sizes_for_which_it_is_not():
+    model = model_of(
+        "(float[N] x) => (float[a] y) <int64[1] to = {9000000}, int64[1] from = {150000}>", "y = Slice (x, from, to)"
+    )
+    assert plans_of_the_first_graph(model, numbers(100))
+    assert not plans_of_the_first_graph(model, numbers(150_001))
+
+
+def plans_of_the_first_graph(model, x):
+    """Gives the plans that runs of an input have left in the graph that was prepared first."""
+    prepared = backend.prepare(model)
+    for _ in range(20):
+        prepared.run([x])
+    return prepared.plans()
 
 
 # --- Numbers that are sizes ---

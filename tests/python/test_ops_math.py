@@ -139,10 +139,12 @@ def test_cumulation(op, options, dtype):
         assert_same(run_op(op, inputs, **options), reference_op(op, inputs, **options))
 
 
-def test_cumulation_wraps():
-    x = np.full(3, 2**31 + 5, np.uint32)
-    assert_same(run_op("CumSum", [x, np.array(0)]), [np.cumsum(x, dtype=np.uint32)])
-    assert_same(run_op("CumProd", [x, np.array(0)]), [np.cumprod(x, dtype=np.uint32)])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cumulation_wraps(dtype, axis):
+    x = np.full((5, 6), np.iinfo(dtype).max - 3, dtype)
+    assert_same(run_op("CumSum", [x, np.array(axis)]), [np.cumsum(x, axis, dtype)])
+    assert_same(run_op("CumProd", [x, np.array(axis)]), [np.cumprod(x, axis, dtype)])
 
 
 def test_exclusive_sums_survive_infinity_and_emptiness():

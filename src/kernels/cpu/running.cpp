@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <type_traits>
 
 #include "base/arrange.h"
 #include "base/parallel.h"
@@ -26,10 +27,14 @@ struct Blocks {
   bool reverse;
 };
 
-// Accumulates the rows of each block, in the type in which ATen adds.
+// The type in which ATen adds; of integers the unsigned one, as they wrap around.
+template <typename T>
+using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, at::acc_type<T, /*is_cuda=*/false>>;
+
+// Accumulates the rows of each block.
 template <typename T, typename Combine>
 void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& combine) {
-  using Sum = at::acc_type<T, /*is_cuda=*/false>;
+  using Sum = SumOf<T>;
   constexpr int64_t kWidth = 256;  // elements
   constexpr int64_t kCost = 8;     // of an element
   const int64_t strips = (blocks.columns + kWidth - 1) / kWidth, width = std::min(kWidth, blocks.columns);

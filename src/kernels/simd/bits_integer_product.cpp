@@ -19,17 +19,20 @@ namespace {
 using namespace CPU_CAPABILITY;
 
 // The number of rows that are multiplied at once, and of the vectors of columns by which they are; one row is
-// multiplied by more of these. Where that is faster, one row prefetches what it reads of a panel so many words ahead, a
-// line of the cache at a time.
+// multiplied by more of these. Where that is faster, one row prefetches what it reads of a panel so many words and
+// blocks' scales ahead, a line of the cache at a time.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kAtOnce = 4, kVectorsOfRows = 2, kVectorsOfRow = 4;
 constexpr int64_t kWordsAhead(int bits) { return bits < 8 ? 16 : 0; }
+constexpr int64_t kScalesAhead = 0;
 #elif defined(CPU_CAPABILITY_AVX2)
 constexpr int64_t kAtOnce = 3, kVectorsOfRows = 1, kVectorsOfRow = 4;
-constexpr int64_t kWordsAhead(int /*bits*/) { return 32; }
+constexpr int64_t kWordsAhead(int /*bits*/) { return 64; }
+constexpr int64_t kScalesAhead = 16;
 #else
 constexpr int64_t kAtOnce = 2, kVectorsOfRows = 2, kVectorsOfRow = 4;
-constexpr int64_t kWordsAhead(int /*bits*/) { return 32; }
+constexpr int64_t kWordsAhead(int /*bits*/) { return 64; }
+constexpr int64_t kScalesAhead = 16;
 #endif
 
 constexpr int64_t kPer(int bits) { return 32 / bits; }  // numbers of a word
@@ -158,6 +161,8 @@ ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const UnsignedBitsGroup&
     }
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t at = place(g.blocks, block, v);
+      if (rows == 1 && kScalesAhead > 0 && v % kVectors == 0)
+        __builtin_prefetch(g.scales + at + kScalesAhead * kColumnsOfPanel);
       const Floats scale = load(g.scales + at);
       const Integers zero_point = has_zero_points ? load_bytes(g.zero_points + at) : fill(1 << (bits - 1));
       for (int64_t r = 0; r < rows; ++r) {

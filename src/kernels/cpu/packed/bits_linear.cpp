@@ -67,7 +67,7 @@ class BitsLinear : public GroupedLinear {
                         .lay =
                             [flip = flip_](const at::Tensor& numbers) {
                               at::Tensor laid = in_panels(words_of(numbers).t());
-                              laid.view(c10::kInt).bitwise_xor_(flip);
+                              if (flip != 0) laid.view(c10::kInt).bitwise_xor_(flip);
                               return laid;
                             },
                         .restore = {},  // nobody asks for the plain weight
