@@ -13,6 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+from filelock import FileLock
 from onnx import numpy_helper
 
 from official import Case
@@ -46,12 +47,14 @@ RELEASES = {
 
 
 def fetch(release: str, folder: Path) -> Path:
-    """Gives the wheel of a release, downloaded unless it is in the folder already."""
-    if not list(folder.glob(f"onnx-{release}-*.whl")):
-        python, platform = RELEASES[release]
-        where = ["--python-version", python, "--platform", f"{platform}_x86_64", "--dest", str(folder)]
-        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        subprocess.run([*download, *where, f"onnx=={release}"], check=True)
+    """Gives the wheel of a release, downloaded unless it is in the folder already; one process at a time does it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f".{release}.lock"):
+        if not list(folder.glob(f"onnx-{release}-*.whl")):
+            python, platform = RELEASES[release]
+            where = ["--python-version", python, "--platform", f"{platform}_x86_64", "--dest", str(folder)]
+            download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+            subprocess.run([*download, *where, f"onnx=={release}"], check=True)
     return next(folder.glob(f"onnx-{release}-*.whl"))
 
 
