@@ -67,7 +67,8 @@ constexpr Row kTable[] = {
      "nonzero nonzero_numpy argwhere masked_select _unique _unique2 unique_dim unique_consecutive "
      "unique_dim_consecutive bincount linalg_lstsq onnx_torch::unique onnx_torch::non_max_suppression "
      "onnx_torch::unique_strings onnx_torch::string_split onnx_torch::split_sparse onnx_torch::regex_split "
-     "onnx_torch::tokenize onnx_torch::word_pieces onnx_torch::byte_pairs onnx_torch::image_decoder"},
+     "onnx_torch::tokenize onnx_torch::word_pieces onnx_torch::byte_pairs onnx_torch::dynamic_time_warping "
+     "onnx_torch::image_decoder"},
     {all(ReadsSizes), "__getitem__ size slice prim::ListConstruct prim::ListUnpack"},
     {all(ReadsSizes, ReadsRank), "dim is_floating_point len prim::dtype"},
     {all(ReadsForm), "is_complex len numel size stride sym_numel sym_size"},

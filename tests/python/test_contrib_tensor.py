@@ -80,3 +80,31 @@ def test_what_is_wrong(message, op, inputs, attributes):
     with pytest.raises(onnx_torch.Error, match=message):
         model = op_model(op, inputs, outputs=outputs, **domain, **attributes)
         onnx_torch.prepare(model).run(inputs)
+
+
+def cheapest_path(costs):
+    """Gives the path as onnxruntime finds it: to the right unless one of the other two ways is cheaper than the rest."""
+    totals = np.full((costs.shape[0] + 1, costs.shape[1] + 1), np.inf, np.float32)
+    totals[0, 0] = 0
+    steps = {}
+    for row, column in np.ndindex(costs.shape):
+        both, down, right = totals[row, column], totals[row, column + 1], totals[row + 1, column]
+        step, total = (0, 1), right
+        if both < min(down, right):
+            step, total = (1, 1), both
+        elif down < min(both, right):
+            step, total = (1, 0), down
+        steps[row, column] = step
+        totals[row + 1, column + 1] = costs[row, column] + total
+    path = [(costs.shape[0] - 1, costs.shape[1] - 1)]
+    while path[-1] != (0, 0):
+        path.append((path[-1][0] - steps[path[-1]][0], path[-1][1] - steps[path[-1]][1]))
+    return np.array(path[::-1], np.int32).T
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (31, 17), (40, 90)])
+@pytest.mark.parametrize("levels", [2, 1000])
+def test_the_cheapest_path(shape, levels):
+    costs = np.random.default_rng(0).integers(0, levels, shape).astype(np.float32)
+    model = onnx_torch.prepare(op_model("DynamicTimeWarping", [costs], domain="com.microsoft", opset=1))
+    np.testing.assert_array_equal(model.run([costs])[0], cheapest_path(costs))

@@ -41,6 +41,7 @@ constexpr HostWork kHostWork[] = {
     {"onnx_torch::hash_elements", kHash},
     {"onnx_torch::tf_idf_vectorizer", "n-grams"},
     {"onnx_torch::image_decoder", "image decoding"},
+    {"onnx_torch::dynamic_time_warping", "the cheapest path"},
     {"onnx_torch::find_keys", kLookUpByKey},
     {"onnx_torch::map_keys", kLookUpByKey},
     {"onnx_torch::numpy_random_uniform", kSeed},

@@ -127,35 +127,10 @@ def between_pixels(one: Tensor, other: Tensor, part: Tensor) -> Tensor:
     return one + (other - one) * part
 
 
-# Finds the cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All
-# elements of a diagonal, from upper right to lower left, are computed at once, indexed by their rows.
 def dynamic_time_warping(input: Tensor) -> Tensor:
     costs = torch.squeeze(input, 0) if input.dim() == 3 and input.size(0) == 1 else input
     assert costs.dim() == 2, "the input is not a matrix"
-    rows, columns = costs.size()
-    numbers = torch.arange(rows, device=costs.device)
-    outside = torch.full([rows + 1], float("inf"), dtype=costs.dtype, device=costs.device)
-    last, before_last = outside, torch.constant_pad_nd(torch.slice(outside, 0, 1), [1, 0], 0.0)
-    steps: List[Tensor] = []
-    for diagonal in range(rows + columns - 1 if min(rows, columns) > 0 else 0):
-        both, down, right = torch.slice(before_last, 0, 0, -1), torch.slice(last, 0, 0, -1), torch.slice(last, 0, 1)
-        is_both = torch.logical_and(both < down, both < right)
-        is_down = torch.logical_and(down < both, down < right)
-        best = torch.where(is_both, both, torch.where(is_down, down, right))
-        steps.append(torch.where(is_both, 0, torch.where(is_down, 1, 2)))
-        column = diagonal - numbers
-        own = torch.gather(costs, 1, torch.unsqueeze(torch.clamp(column, 0, columns - 1), 1))
-        is_there = torch.logical_and(column >= 0, column < columns)
-        now = torch.where(is_there, best + torch.squeeze(own, 1), outside[0])
-        before_last, last = last, torch.constant_pad_nd(now, [1, 0], float("inf"))
-    path: List[int] = []
-    row, column = rows - 1, columns - 1
-    while min(row, column) >= 0 and len(steps) > 0:
-        path = path + [row, column]
-        step = int(steps[row + column][row])
-        row, column = row - int(step != 2), column - int(step != 1)
-    points = torch.reshape(torch.tensor(path, dtype=torch.int32, device=costs.device), [-1, 2])
-    return torch.contiguous(torch.t(torch.flip(points, [0])))
+    return torch.ops.onnx_torch.dynamic_time_warping(costs)
 
 
 # Takes the predicted tokens up to and with the first that differs from the source. Then it looks in the source for
