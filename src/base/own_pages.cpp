@@ -26,13 +26,6 @@ int64_t page_size() {
   return size;
 }
 
-char* new_pages(int64_t bytes) {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
-  void* const start = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  TORCH_CHECK(start != MAP_FAILED, "no memory for a weight of ", bytes, " bytes");
-  return static_cast<char*>(start);
-}
-
 // Has the system give pages before they are written to, which takes three quarters of the time that it takes for one by
 // one, and several threads share. Where it cannot (before Linux 5.14), they come one by one.
 void populate(char* pages, int64_t bytes) {
@@ -43,21 +36,29 @@ void populate(char* pages, int64_t bytes) {
   });
 }
 
-void give_back(void* pages, int64_t bytes) { ::munmap(pages, static_cast<size_t>(bytes)); }
+void give_back(char* pages, int64_t bytes) { GiveBackPages{static_cast<size_t>(bytes)}(pages); }
 
 // Makes a tensor on pages of its own, however many are mapped around them.
 at::Tensor on(char* pages, int64_t bytes) {
-  return view_of(pages, {bytes}, at::kByte, {pages, [bytes](void* own) { give_back(own, bytes); }});
+  return view_of(pages, {bytes}, at::kByte, {pages, [bytes](void* own) { give_back(static_cast<char*>(own), bytes); }});
 }
 
 }  // namespace
 
+void GiveBackPages::operator()(char* pages) const { ::munmap(pages, bytes); }
+
+Pages new_pages(size_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  TORCH_CHECK(start != MAP_FAILED, "there is not enough memory for a tensor of ", bytes, " bytes");
+  return {static_cast<char*>(start), {bytes}};
+}
+
 at::Tensor own_pages(int64_t bytes) {
   if (is_for_allocator(bytes)) return at::empty({bytes}, at::kByte);
-  char* const pages = new_pages(bytes);
-  at::Tensor owner = on(pages, bytes);
-  populate(pages, bytes);
-  return owner;
+  Pages pages = new_pages(static_cast<size_t>(bytes));
+  populate(pages.get(), bytes);
+  return on(pages.release(), bytes);
 }
 
 at::Tensor own_copy(const at::Tensor& weight, c10::ScalarType type) {
@@ -75,7 +76,7 @@ at::Tensor HugePages::take(int64_t bytes) {
   if (size > left_) {
     give_back_rest();
     left_ = std::max(size, std::min(expected_, kMostShared));
-    free_ = new_pages(left_);
+    free_ = new_pages(static_cast<size_t>(left_)).release();
     if (left_ >= kLeastHuge) {
       ::madvise(free_, static_cast<size_t>(left_), MADV_HUGEPAGE);
     } else {

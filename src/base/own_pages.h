@@ -1,10 +1,24 @@
-// Memory for weights. It goes back to the system as soon as it is given up, where an allocator would keep it for
-// others: while a model is prepared, most weights are held for a moment in one layout, and then in another.
+// Memory for weights and for large intermediate results. It goes back to the system as soon as it is given up, where an
+// allocator would keep it for others: while a model is prepared, most weights are held for a moment in one layout, and
+// then in another. The GNU C library's, before 2.38, finds no room for an aligned block in one of the same size that was
+// freed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <memory>
+
 namespace onnxtorch {
+
+struct GiveBackPages {
+  size_t bytes;
+  void operator()(char* pages) const;
+};
+using Pages = std::unique_ptr<char, GiveBackPages>;
+
+// Takes pages of the system's. They are zeros, and take no memory before they are written to.
+__attribute__((visibility("default"))) Pages new_pages(size_t bytes);
 
 // Gives a tensor of so many bytes, not filled.
 __attribute__((visibility("default"))) at::Tensor own_pages(int64_t bytes);

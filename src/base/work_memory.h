@@ -1,8 +1,9 @@
 // Memory for large intermediate results, which a model's runs use again and again. An allocator gives memory of that
-// size back to the system, which clears every page of it before the next use.
+// size back to the system, which clears every page of it before the next use, or keeps it in pieces that do not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <mutex>
 
 #include "base/fork_safe.h"
+#include "base/own_pages.h"
 
 namespace onnxtorch {
 
@@ -18,7 +20,7 @@ namespace onnxtorch {
 // of threads may run the model.
 class __attribute__((visibility("default"))) WorkMemory : public std::enable_shared_from_this<WorkMemory> {
  public:
-  // A scope in which tensors that this thread makes take memory from there.
+  // A scope in which large tensors that this thread makes take memory from there, ATen's as well.
   class Scope {
    public:
     explicit Scope(WorkMemory& memory);
@@ -35,37 +37,26 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
     const uint64_t number_;
   };
 
-  at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
   size_t kept_bytes() const;
-  // Gives back to the allocator what no tensor holds.
+  // Gives back to the system what no tensor holds.
   void clear();
 
  private:
+  friend class RunAllocator;
   struct Block {
-    c10::DataPtr data;
-    size_t size;
+    Pages pages;
     uint64_t given_up = 0;  // the run in which it was
   };
+  using Blocks = std::multimap<size_t, Block>;  // by their sizes
+  struct Lent;
 
-  struct Lent {  // the object that a tensor's storage holds
-    std::shared_ptr<WorkMemory> memory;
-    Block block;
-    float bound = 0;        // the bound of what is in the block
-    uint64_t noted_in = 0;  // the scope that knows the bound, by its number
-  };
-  static void take_back(void* lent);
-  static Lent* lent_to(const at::Tensor& tensor);
-  friend bool is_last_reference(const at::Tensor& tensor);
-  friend at::Tensor snug(const at::Tensor& tensor);
-  friend float bound_of(const at::Tensor& tensor);
-  friend void note_bound(const at::Tensor& tensor, float bound);
-
-  Block take(size_t bytes);
-  void give_up(Block block);
+  c10::DataPtr lend(size_t bytes);
+  Blocks::node_type take(size_t bytes);
+  void give_up(Blocks::node_type block);
   void end_run();
 
   mutable ForkSafeMutex mutex_;
-  std::multimap<size_t, Block> blocks_;
+  Blocks blocks_;
   uint64_t runs_ = 0;
 };
 
@@ -74,7 +65,7 @@ __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef si
                                                               c10::ScalarType dtype);
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
 
-// Gives back to the allocator what this thread's runs have left for later ones.
+// Gives back to the system what this thread's runs have left for later ones.
 __attribute__((visibility("default"))) void give_back_work_memory();
 
 // Tells whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor

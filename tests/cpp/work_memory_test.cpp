@@ -107,6 +107,34 @@ TEST(WorkMemory, LeavesSmallTensorsAndOthersAlone) {
   EXPECT_EQ(memory->kept_bytes(), 0);
 }
 
+TEST(WorkMemory, GivesAtensResultsTheirMemory) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const at::Tensor x = at::ones({kLarge});
+  const WorkMemory::Scope scope(*memory);
+  const void* const place = at::add(x, x).data_ptr();
+  EXPECT_EQ(memory->kept_bytes(), kLarge * 4);
+  const at::Tensor y = at::mul(x, 3);
+  EXPECT_EQ(y.data_ptr(), place);
+  EXPECT_EQ(memory->kept_bytes(), 0);
+  EXPECT_TRUE(is_last_reference(y));
+  EXPECT_EQ(y.sum().item<float>(), 3 * kLarge);
+}
+
+TEST(WorkMemory, GivesRawMemoryAndTakesItBack) {
+  const auto memory = std::make_shared<WorkMemory>();
+  c10::Allocator& allocator = *c10::GetAllocator(c10::kCPU);
+  void* const small = allocator.raw_allocate(kSmall);
+  void* large = nullptr;
+  {
+    const WorkMemory::Scope scope(*memory);
+    large = allocator.raw_allocate(kLarge);
+    allocator.raw_deallocate(small);
+    EXPECT_EQ(memory->kept_bytes(), 0);
+  }
+  allocator.raw_deallocate(large);
+  EXPECT_EQ(memory->kept_bytes(), kLarge);
+}
+
 TEST(WorkMemory, MayEndBeforeItsTensors) {
   auto memory = std::make_shared<WorkMemory>();
   at::Tensor x;
