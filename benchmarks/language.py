@@ -55,7 +55,7 @@ class Speed:
     engine: str
     prompt: dict[int, list[float]] = field(default_factory=dict)  #: seconds until the first token
     decode: dict[int, list[float]] = field(default_factory=dict)  #: seconds of a token after it, the median
-    first: float = 0.0  #: seconds from the model's file to the first token of all
+    first: list[float] = field(default_factory=list)  #: seconds from the model's file to the first token of all
     peak: int = 0  #: bytes
 
 
@@ -95,18 +95,21 @@ def started(weights: str, folder: Path, threads: int) -> Iterator[dict[str, Othe
         yield running
 
 
+def prompt(generator: np.random.Generator, length: int) -> list[int]:
+    return generator.integers(3, SIZES["vocab_size"], length).tolist()
+
+
 def measure(weights: str, folder: Path, threads: int, rounds: int, tell: Tell) -> list[Speed]:
     generator = np.random.default_rng(0)
+    turns, done = len(TOKENS) * (rounds + 1) + rounds, 0
     with started(weights, folder, threads) as running:
         speeds = {engine: Speed(weights, engine) for engine in running}
-        turns, done = len(TOKENS) * (rounds + 1), 0
         for length, count in TOKENS.items():
             for number in range(rounds + 1):
-                ids = generator.integers(3, SIZES["vocab_size"], length).tolist()  # others: engines remember prompts
+                ids = prompt(generator, length)  # others: engines remember prompts
                 for engine, process in running.items():
                     seconds, _ = process.ask("generate", ids, count)
                     speed = speeds[engine]
-                    speed.first = speed.first or process.load_seconds + seconds[0]
                     if number:  # the first turn is not measured
                         speed.prompt.setdefault(length, []).append(seconds[0])
                         speed.decode.setdefault(length, []).append(statistics.median(seconds[1:]))
@@ -114,6 +117,14 @@ def measure(weights: str, folder: Path, threads: int, rounds: int, tell: Tell) -
                 tell(done, turns)
         for engine, process in running.items():
             speeds[engine].peak = process.ask("peak_bytes")
+    length, file_of = min(TOKENS), files(weights, folder)
+    for _ in range(rounds):
+        ids = prompt(generator, length)
+        for engine, speed in speeds.items():
+            with start(engine, file_of[engine], threads) as process:
+                speed.first.append(process.load_seconds + process.ask("generate", ids, TOKENS[length])[0][0])
+        done += 1
+        tell(done, turns)
     return list(speeds.values())
 
 
@@ -125,7 +136,7 @@ def measure_together(weights: str, folder: Path, threads: int, rounds: int, tell
         turns, done = len(TOGETHER) * (rounds + 1), 0
         for title, (lengths, beams) in TOGETHER.items():
             for number in range(rounds + 1):
-                prompts = [generator.integers(3, SIZES["vocab_size"], length).tolist() for length in lengths]
+                prompts = [prompt(generator, length) for length in lengths]
                 for engine in (OURS, GENAI):
                     if engine not in running:
                         continue
@@ -194,7 +205,7 @@ def page(
         mine = ours[other.weights]
         figures = [ratio(mine.prompt[n], other.prompt[n]) for n in TOKENS]
         figures += [ratio(mine.decode[n], other.decode[n]) for n in TOKENS]
-        figures += [f"{mine.first / other.first:.2f}", f"{mine.peak / other.peak:.2f}"]
+        figures += [ratio(other.first, mine.first), f"{mine.peak / other.peak:.2f}"]
         lines.append(f"| {WEIGHTS[mine.weights].title} | {other.engine} | {' | '.join(figures)} |")
     lines += [
         "",
@@ -207,7 +218,7 @@ def page(
         share = {n: read[name][n] / decode[n] / rate for n in TOKENS}
         figures = [f"{1e3 * decode[128]:.3g}", f"{1e3 * decode[2048]:.3g}", f"{read[name][128] / 1e9:.2f}"]
         figures += [f"{share[128]:.2f}", f"{share[2048]:.2f}", f"{1e3 * statistics.median(speed.prompt[512]):.0f}"]
-        figures += [f"{speed.first:.2f}", f"{speed.peak / 1e9:.2f}"]
+        figures += [f"{statistics.median(speed.first):.2f}", f"{speed.peak / 1e9:.2f}"]
         lines.append(f"| {WEIGHTS[name].title} | {' | '.join(figures)} |")
     if together:
         lines += [

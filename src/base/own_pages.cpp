@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/strides.h>
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -45,13 +46,18 @@ at::Tensor on(char* pages, int64_t bytes) {
 
 }  // namespace
 
-void GiveBackPages::operator()(char* pages) const { ::munmap(pages, bytes); }
+void GiveBackPages::operator()(char* pages) const {
+  ASAN_UNPOISON_MEMORY_REGION(pages, bytes);  // what is mapped there next may be anything
+  ::munmap(pages, bytes);
+}
 
 Pages new_pages(size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
-  void* const start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  const auto page = static_cast<size_t>(page_size());
+  const size_t size = (bytes + page - 1) / page * page;
+  void* const start = size < bytes ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   TORCH_CHECK(start != MAP_FAILED, "there is not enough memory for a tensor of ", bytes, " bytes");
-  return {static_cast<char*>(start), {bytes}};
+  return {static_cast<char*>(start), {size}};
 }
 
 at::Tensor own_pages(int64_t bytes) {

@@ -17,7 +17,7 @@ struct GiveBackPages {
 };
 using Pages = std::unique_ptr<char, GiveBackPages>;
 
-// Takes pages of the system's. They are zeros, and take no memory before they are written to.
+// Takes pages of the system's for so many bytes. They are zeros, and take no memory before they are written to.
 __attribute__((visibility("default"))) Pages new_pages(size_t bytes);
 
 // Gives a tensor of so many bytes, not filled.

@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/strides.h>
+#include <sanitizer/asan_interface.h>
 
 #include <algorithm>
 #include <atomic>
@@ -37,9 +38,10 @@ class RunAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &give_up_either; }
   void copy_data(void* to, const void* from, size_t bytes) const override { around_->copy_data(to, from, bytes); }
 
-  // Notes a block that a tensor takes, and gives its place.
-  c10::DataPtr lend(std::unique_ptr<Lent> lent) {
+  // Notes a block of which a tensor takes so many bytes, and gives its place. AddressSanitizer knows the bytes as well.
+  c10::DataPtr lend(std::unique_ptr<Lent> lent, size_t bytes) {
     void* const data = lent->block.mapped().pages.get();
+    ASAN_UNPOISON_MEMORY_REGION(data, bytes);
     const std::lock_guard lock(mutex_);
     lent_.emplace(data, std::move(lent));
     return {data, data, &give_up, c10::kCPU};
@@ -128,13 +130,17 @@ WorkMemory::Blocks::node_type WorkMemory::take(size_t bytes) {
     if (found != blocks_.end()) return blocks_.extract(found);
   }
   Blocks made;
-  return made.extract(made.emplace(bytes, Block{new_pages(bytes)}));
+  Pages pages = new_pages(bytes);
+  const size_t size = pages.get_deleter().bytes;
+  ASAN_POISON_MEMORY_REGION(pages.get(), size);
+  return made.extract(made.emplace(size, Block{std::move(pages)}));
 }
 
 // Takes a block back. The last that was given up is the first to be taken: it may still be in the cache.
 void WorkMemory::give_up(Blocks::node_type block) {
   const std::lock_guard lock(mutex_);
   block.mapped().given_up = runs_;
+  ASAN_POISON_MEMORY_REGION(block.mapped().pages.get(), block.key());
   blocks_.insert(blocks_.lower_bound(block.key()), std::move(block));
 }
 
@@ -145,7 +151,7 @@ void WorkMemory::end_run() {
 }
 
 c10::DataPtr WorkMemory::lend(size_t bytes) {
-  return RunAllocator::get().lend(std::make_unique<Lent>(Lent{shared_from_this(), take(bytes)}));
+  return RunAllocator::get().lend(std::make_unique<Lent>(Lent{shared_from_this(), take(bytes)}), bytes);
 }
 
 size_t WorkMemory::kept_bytes() const {

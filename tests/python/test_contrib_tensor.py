@@ -83,7 +83,7 @@ def test_what_is_wrong(message, op, inputs, attributes):
 
 
 def cheapest_path(costs):
-    """Gives the path as onnxruntime finds it: to the right unless one of the other two ways is cheaper than the rest."""
+    """Gives the path as onnxruntime finds it: to the right, unless another step alone is the cheapest."""
     totals = np.full((costs.shape[0] + 1, costs.shape[1] + 1), np.inf, np.float32)
     totals[0, 0] = 0
     steps = {}
