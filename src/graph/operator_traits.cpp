@@ -60,9 +60,8 @@ constexpr Row kTable[] = {
     {all(Folds),
      "onnx_torch::cumprod onnx_torch::cumsum onnx_torch::double_linear onnx_torch::gather "
      "onnx_torch::gather_blocks onnx_torch::gather_elements onnx_torch::image_sums onnx_torch::label_of_largest "
-     "onnx_torch::normalize_rows onnx_torch::pad onnx_torch::resample onnx_torch::scatter_elements "
-     "onnx_torch::scatter_rows "
-     "onnx_torch::support_vectors"},
+     "onnx_torch::linear_attention onnx_torch::normalize_rows onnx_torch::pad onnx_torch::resample "
+     "onnx_torch::scatter_elements onnx_torch::scatter_rows onnx_torch::support_vectors"},
     {all(SizedByData),
      "nonzero nonzero_numpy argwhere masked_select _unique _unique2 unique_dim unique_consecutive "
      "unique_dim_consecutive bincount linalg_lstsq onnx_torch::unique onnx_torch::non_max_suppression "

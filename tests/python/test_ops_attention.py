@@ -223,6 +223,50 @@ def test_linear_attention(rule, time):
     _close(actual, _reference("LinearAttention", inputs, 27, outputs=2, **attributes))
 
 
+def _linear_attention(q, k, v, state, decay, beta, heads, scale):
+    """Computes LinearAttention in float64, as the standard's text describes it step by step."""
+    q, k, v, state = (x.astype(np.float64) for x in (q, k, v, state))
+    steps = (*k.shape[:2], heads, -1)
+    k, v, q = k.reshape(steps), v.reshape(steps), scale * q.reshape(*k.shape[:2], heads, -1, k.shape[2] // heads)
+    outputs = []
+    for t in range(k.shape[1]):
+        if decay is not None:
+            state = state * np.exp(decay.astype(np.float64)[:, t].reshape(len(k), heads, -1, 1))
+        update = v[:, t]
+        if beta is not None:
+            update = beta[:, t, :, None] * (update - np.einsum("bhk,bhkv->bhv", k[:, t], state))
+        state = state + k[:, t, :, :, None] * update[:, :, None]
+        outputs.append(np.einsum("bhgk,bhkv->bhgv", q[:, t], state).reshape(len(k), -1))
+    return np.stack(outputs, 1), state
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 37, 3), (64, 32, 1), (16, 130, 2), (33, 64, 1)])
+@pytest.mark.parametrize("time", [1, 9])
+@pytest.mark.parametrize("decays", ["head", "key"])
+def test_linear_attention_kernel(rule, sizes, time, decays):
+    key_size, value_size, groups = sizes
+    heads, rng = 3, np.random.default_rng(key_size + time)
+
+    def draw(*shape):
+        return rng.uniform(-1, 1, shape).astype(np.float32)
+
+    q, k, v = (draw(BATCH, time, heads * size) for size in (groups * key_size, key_size, value_size))
+    k /= np.sqrt(key_size)
+    decay = -np.abs(draw(BATCH, time, heads * (key_size if decays == "key" else 1))) if "gated" in rule else None
+    beta = np.abs(draw(BATCH, time, heads)) if "delta" in rule else None
+    inputs = [q, k, v, draw(BATCH, heads, key_size, value_size), decay, beta]
+    attributes = {"update_rule": rule, "q_num_heads": groups * heads, "kv_num_heads": heads, "scale": 0.3}
+    rep = onnx_torch.prepare(op_model("LinearAttention", inputs, 27, outputs=2, **attributes))
+    assert "onnx_torch::linear_attention" in str(rep.graph())
+    runs = [rep.run([x for x in inputs if x is not None]) for _ in range(4)]  # the last ones by a plan
+    for found, exact in zip(runs[0], _linear_attention(*inputs, heads, 0.3), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=4e-6)
+    for run in runs[1:]:
+        for one, other in zip(run, runs[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_linear_attention_state_type():
     q, k, v = (_draw(BATCH, 2, 2 * SIZE, dtype=np.float16) for _ in range(3))
     attributes = {"update_rule": "linear", "q_num_heads": 2, "kv_num_heads": 2}

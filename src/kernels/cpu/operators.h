@@ -19,6 +19,7 @@ void register_group_query_attention();  // group_query_attention: with a cache, 
 void register_image_sums();             // image_sums: of int8 and uint8 less the zero point
 void register_l1_norm();                // normalize_rows
 void register_layer_norm();             // layer_norm, rms_norm
+void register_linear_attention();       // linear_attention: a state in place of all keys and values
 void register_padding();                // pad: by a tensor's own elements; and repeat, in plans
 void register_pools();                  // max_pool, average_pool: in one to three dimensions, as ATen's
 void register_resample();               // resample: weighted sums along an axis, as Resize takes them

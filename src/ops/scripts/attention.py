@@ -211,8 +211,9 @@ def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_i
 
 
 # Does one step after the other, of [time, batch, kv heads, (query heads of a group,) size]. The state is [batch, kv
-# heads, key size, value size], and a sequence keeps it where `within` tells that it has ended. Gives the outputs of the
-# steps, the states after them, and the values that the steps add to the states along with their keys.
+# heads, key size, value size], of which each step keeps as much as `decay` tells; a sequence keeps all of it where
+# `within` tells that it has ended. Gives the outputs of the steps, the states after them, and the values that the steps
+# add to the states along with their keys.
 def linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tensor], beta: Optional[Tensor],
                            state: Tensor,
                            within: Optional[Tensor]) -> Tuple[List[Tensor], List[Tensor], List[Tensor]]:
@@ -222,7 +223,7 @@ def linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tens
     for t in range(k.size(0)):
         before = state
         if decay is not None:
-            state = state * torch.unsqueeze(torch.exp(decay[t]), 3)
+            state = state * torch.unsqueeze(decay[t], 3)
         update = v[t]
         if beta is not None:
             retrieved = torch.squeeze(torch.matmul(torch.unsqueeze(k[t], 2), state), 2)
@@ -233,6 +234,22 @@ def linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tens
         states.append(state)
         updates.append(update)
     return outputs, states, updates
+
+
+# Does all steps. Gives their outputs, [batch, time, kv heads, query heads of a group, value size], and the last state.
+@kept
+def linear_attention_scan(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tensor], beta: Optional[Tensor],
+                          state: Tensor) -> Tuple[Tensor, Tensor]:
+    outputs, states, _ = linear_attention_steps(q, k, v, decay, beta, state, None)
+    if len(outputs) == 0:
+        return torch.zeros([q.size(1), 0, q.size(2), q.size(3), v.size(3)], dtype=q.dtype, device=q.device), state
+    return torch.stack(outputs, 1), states[-1]
+
+
+def linear_attention_scan_of_sizes(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tensor], beta: Optional[Tensor],
+                                   state: Tensor) -> Tuple[Tensor, Tensor]:
+    output = torch.zeros([q.size(1), q.size(0), q.size(2), q.size(3), v.size(3)], dtype=q.dtype, device=q.device)
+    return output, state
 
 
 def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Optional[Tensor], decay: Optional[Tensor],
@@ -251,7 +268,7 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Opti
     q = q.transpose(0, 1) * (1 / torch.sqrt(k.size(3)) if scale == 0 else scale)
     gate: Optional[Tensor] = None
     if decay is not None:
-        gate = torch.unflatten(torch.to(decay, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
+        gate = torch.exp(torch.unflatten(torch.to(decay, torch.float32), 2, [kv_num_heads, -1])).transpose(0, 1)
     rate: Optional[Tensor] = None
     if beta is not None:
         rate = torch.to(beta, torch.float32).transpose(0, 1)
@@ -261,10 +278,5 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Opti
     else:
         state = torch.to(past_state, torch.float32)
         state_dtype = past_state.dtype
-    steps, states, _ = linear_attention_steps(q, k, v, gate, rate, state, None)
-    if len(steps) == 0:
-        output = torch.zeros([query.size(0), 0, q_num_heads * v.size(3)], dtype=query.dtype, device=query.device)
-    else:
-        output = torch.to(torch.flatten(torch.stack(steps, 1), 2), query.dtype)
-        state = states[-1]
-    return output, torch.to(state, state_dtype)
+    output, present = linear_attention_scan(q, k, v, gate, rate, state)
+    return torch.to(torch.flatten(output, 2), query.dtype), torch.to(present, state_dtype)

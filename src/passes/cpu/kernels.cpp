@@ -22,6 +22,7 @@ constexpr Kernel kKernels[] = {
     {"onnx_torch::divided_by_sum_of_magnitudes", "onnx_torch::normalize_rows"},
     {"onnx_torch::gather_block_quantized", "onnx_torch::gather_blocks"},
     {"onnx_torch::label_of_highest", "onnx_torch::label_of_largest"},
+    {"onnx_torch::linear_attention_scan", "onnx_torch::linear_attention"},
     {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
     {"onnx_torch::pad_from_inside", "onnx_torch::pad"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
@@ -43,6 +44,7 @@ void take_kernels(Program& program) {
   register_group_query_attention();
   register_image_sums();
   register_l1_norm();
+  register_linear_attention();
   register_padding();
   register_resample();
   register_running();

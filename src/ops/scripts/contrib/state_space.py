@@ -82,7 +82,7 @@ def linear_attention_with_window(query: Tensor, key: Tensor, value: Tensor, past
         assert decay is not None, "the update_rule needs decay"
         assert decay.size() == sizes + [kv_num_heads] or decay.size() == sizes + [kv_num_heads * size], (
             "decay has shape {}".format(decay.size()))
-        gate = torch.unflatten(torch.to(decay, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
+        gate = torch.exp(torch.unflatten(torch.to(decay, torch.float32), 2, [kv_num_heads, -1])).transpose(0, 1)
     rate: Optional[Tensor] = None
     if is_delta(update_rule):
         assert beta is not None, "the update_rule needs beta"
@@ -98,6 +98,9 @@ def linear_attention_with_window(query: Tensor, key: Tensor, value: Tensor, past
         assert past_state.size() == window, "past_state has shape {}, not {}".format(past_state.size(), window)
         state = torch.to(past_state if state_window == 0 else past_state[-1], torch.float32)
         state_dtype = past_state.dtype
+    if state_window == 0:
+        attended, present = linear_attention_scan(q, k, v, gate, rate, state)
+        return torch.to(torch.flatten(attended, 2), query.dtype), torch.to(present, state_dtype)
     steps, states, _ = linear_attention_steps(q, k, v, gate, rate, state, None)
     if len(steps) == 0:
         hidden_size = max(q_num_heads, kv_num_heads) * v.size(3)
@@ -221,7 +224,8 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
     state = state.transpose(2, 3)
     steps, states, updates = linear_attention_steps(
         torch.unsqueeze(queries, 3) * (1 / torch.sqrt(size) if scale == 0 else scale),
-        torch.repeat_interleave(keys, group, 2), by_sequences(v, places).transpose(0, 1), gate, rate, state, within)
+        torch.repeat_interleave(keys, group, 2), by_sequences(v, places).transpose(0, 1),
+        None if gate is None else torch.exp(gate), rate, state, within)
 
     if len(steps) == 0:
         output = torch.zeros(sizes + [heads, v.size(2)], dtype=query.dtype, device=query.device)
