@@ -114,6 +114,7 @@ Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c
 // output_padding then makes the end longer.
 std::optional<std::vector<int64_t>> end_paddings(const Convolution& c, const std::vector<int64_t>& pads,
                                                  std::vector<int64_t> output_padding) {
+  if (pads.size() != 2 * output_padding.size()) return {};
   for (size_t i = 0; i < output_padding.size(); ++i) {
     output_padding[i] += pads[i] - pads[output_padding.size() + i];
     if (pads[i] < 0 || output_padding[i] < 0 || output_padding[i] >= std::max(c.strides[i], c.dilations[i])) return {};

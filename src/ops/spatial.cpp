@@ -10,7 +10,11 @@ std::optional<size_t> spatial_rank(const Translator& t, const NodeView& n) {
   }
   if (n.has_attribute("pads")) return n.attr_ints("pads").size() / 2;
   for (size_t i = 0; i < std::min<size_t>(2, n.input_count()); ++i) {
-    if (const auto sizes = t.known_sizes(n.input(i)); sizes && sizes->size() >= 2) return sizes->size() - 2;
+    const auto sizes = t.known_sizes(n.input(i));
+    if (!sizes) continue;
+    if (sizes->size() < 2)
+      n.fail("input " + std::to_string(i) + " must have two dimensions in front of the spatial ones");
+    return sizes->size() - 2;
   }
   return {};
 }

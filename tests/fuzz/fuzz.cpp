@@ -47,6 +47,7 @@ constexpr int kWaiting = 100;              // and till it is done, however busy 
 constexpr rlim_t kMemory = 4'500'000'000;  // bytes, over what the process has when it begins
 constexpr size_t kMostBytes = size_t{8} << 20;
 constexpr int kMostFrames = 48, kForeign = 3;
+constexpr std::chrono::minutes kSilence{1};  // no longer than that, while inputs are tried
 
 struct Arguments {
   std::string target;
@@ -62,6 +63,7 @@ struct Arguments {
 struct Shared {
   std::atomic<int64_t> number;  // of the input at work
   std::array<std::atomic<int64_t>, 5> outcomes;
+  Clock::time_point begin, told;  // when the first input was tried, and when progress was last told
   size_t size;
   int frames;
   void* addresses[kMostFrames];
@@ -129,6 +131,18 @@ void work_on(const std::string& bytes, Target& target) {
   limit_time(0, 0);
 }
 
+int64_t seconds_since(Clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count();
+}
+
+// Tells how many inputs were tried, once in a while.
+void tell_progress(const Arguments& given) {
+  if (Clock::now() - shared->told < kSilence) return;
+  shared->told = Clock::now();
+  std::cerr << given.target << ": " << shared->number - given.first << " inputs in " << seconds_since(shared->begin)
+            << " s" << std::endl;
+}
+
 // From the first of them in a row; how a child ends tells what became of the one at work.
 [[noreturn]] void work(const std::vector<std::string>& seeds, const Arguments& given, int64_t from,
                        Clock::time_point end) {
@@ -137,6 +151,7 @@ void work_on(const std::string& bytes, Target& target) {
   for (int64_t number = from; number < given.first + given.runs && Clock::now() < end; ++number) {
     shared->number = number;
     work_on(input(seeds, given, number), target);
+    tell_progress(given);
   }
   _exit(0);
 }
@@ -212,8 +227,9 @@ int replay(const Arguments& given) {
 
 int fuzz(const Arguments& given) {
   const std::vector<std::string> seeds = files_in(given.seeds);
-  const auto begin = Clock::now(), end = begin + std::chrono::duration_cast<Clock::duration>(
-                                                     std::chrono::duration<double>(std::min(given.seconds, 1e9)));
+  shared->begin = shared->told = Clock::now();
+  const auto end = shared->begin + std::chrono::duration_cast<Clock::duration>(
+                                       std::chrono::duration<double>(std::min(given.seconds, 1e9)));
   std::map<std::string, int64_t> fates;
   int64_t next = given.first;
   while (next < given.first + given.runs && Clock::now() < end) {
@@ -230,9 +246,8 @@ int fuzz(const Arguments& given) {
   const auto& [no_model, refused, prepared, failed, ran] = shared->outcomes;
   int64_t found = 0;
   for (const auto& [why, count] : fates) found += count;
-  std::cout << given.target << ": " << next - given.first << " inputs in "
-            << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count() << " s: " << no_model
-            << " no models, " << refused << " refused, " << prepared << " prepared, " << failed
+  std::cout << given.target << ": " << next - given.first << " inputs in " << seconds_since(shared->begin)
+            << " s: " << no_model << " no models, " << refused << " refused, " << prepared << " prepared, " << failed
             << " failed in their run, " << ran << " ran; " << found << " bad ends of " << fates.size() << " kinds"
             << std::endl;
   return fates.empty() ? 0 : 1;
