@@ -264,6 +264,14 @@ SCHEMAS = [
         for name in ("CLIPTokenizer", "GPT2Tokenizer", "RobertaTokenizer")
     ],
     text(
+        "SentencepieceTokenizer",
+        "inputs:T nbest_size:tensor(int64) alpha:tensor(float) add_bos:tensor(bool) add_eos:tensor(bool) "
+        "reverse:tensor(bool) fairseq:tensor(bool)?",
+        "tokens:tensor(int32) instance_indices:tensor(int64) token_indices:tensor(int32)?",
+        model=REQUIRED_STRING,
+    ),
+    text("SentencepieceDecoder", "ids:tensor(int64) fairseq:tensor(bool)?", "str:T", model=REQUIRED_STRING),
+    text(
         "StftNorm",
         "pcm_wave:T n_fft:tensor(int64) hop_length:tensor(int64) window:T frame_size:tensor(int64)",
         "stft_norm:T",

@@ -1,16 +1,17 @@
 """Writes models, images and texts to begin with: python tests/fuzz/seeds.py FOLDER [--all] [--onnxruntime].
 
 The models are the official node cases, with what their inputs are fed as initializers of the inputs' names; the images
-are those of ImageDecoder's cases; saved models have operators that lay out weights, with what they have laid out as
-initializers (tests/fuzz/saved.cpp); texts are for the operators on strings (tests/fuzz/texts.cpp). With --all there are
-more models: cases that past releases of onnx shipped, one in ten cells of the type matrix, each operator version among
-them, and ATen nodes. With --onnxruntime there are the templates of the operators that onnxruntime adds, alone or, with
---all, besides the others. The type matrix needs onnxruntime.
+are those of ImageDecoder's cases; two models have sparse tensors; saved models have operators that lay out weights,
+with what they have laid out as initializers (tests/fuzz/saved.cpp); texts are for the operators on strings
+(tests/fuzz/texts.cpp). With --all there are more models: cases that past releases of onnx shipped, one in ten cells of
+the type matrix, each operator version among them, and ATen nodes. With --onnxruntime there are the templates of the
+operators that onnxruntime adds, alone or, with --all, besides the others. The type matrix needs onnxruntime.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -106,6 +107,21 @@ LAYING_OUT = {
 }
 
 
+def sparse_seeds() -> Iterator[tuple[str, bytes]]:
+    """Gives models with a sparse initializer and a sparse constant, whose indices are of each of the two forms."""
+    values = numpy_helper.from_array(np.float32([1, 2, 3]))
+    forms = {"linear": [0, 3, 5], "coordinates": [[0, 0], [1, 1], [1, 3]]}
+    for form, indices in forms.items():
+        sparse = onnx.helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64(indices)), [2, 4])
+        model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]> g (float[2,4] x) => (y) {}')
+        model.graph.node.append(onnx.helper.make_node("Constant", [], ["c"], sparse_value=sparse))
+        model.graph.node.append(onnx.helper.make_node("Sum", ["x", "c", "s"], ["y"]))
+        model.graph.sparse_initializer.append(sparse)
+        model.graph.sparse_initializer[0].values.name = "s"
+        fed = with_feeds(model, [np.ones((2, 4), np.float32)])
+        yield f"models/sparse_{form}.onnx", fed.SerializeToString()
+
+
 def saved_model(inputs: str, node: str) -> onnx.ModelProto:
     """Makes a model that ran once, with its weights as its operators have laid them out."""
     opsets = '"": 21, "com.microsoft": 1'
@@ -125,6 +141,18 @@ def saved_model(inputs: str, node: str) -> onnx.ModelProto:
 def saved_seeds() -> Iterator[tuple[str, bytes]]:
     for name, (inputs, node) in LAYING_OUT.items():
         yield f"saved/{name}.onnx", saved_model(inputs, node).SerializeToString()
+
+
+def sentence_model_of(model_type: int) -> str:
+    """Gives a model of sentencepiece of a piece of each type and a rule, a to bc, in base64."""
+    from models import sentence_model
+
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("[X]", 0.0, 4), ("ab", -1.0, 5)]
+    pieces += [(text, -2.0, 1) for text in ("a", "b", "c", "bc", "\u2581")]
+    units = np.zeros(256, "<u4")
+    units[97], units[200] = 97 | 1 << 8 | (97 ^ 200) << 10, 1 << 31
+    rules = units.nbytes.to_bytes(4, "little") + units.tobytes() + b"bc\0"
+    return base64.b64encode(sentence_model(pieces, rules, model_type)).decode()
 
 
 def text_seeds() -> Iterator[tuple[str, bytes]]:
@@ -162,6 +190,8 @@ def text_seeds() -> Iterator[tuple[str, bytes]]:
         "find_pieces": ("[UNK];[CLS];[SEP];a;b;##b;,;stra\u00dfe", "##"),
         "join_pieces": ("[UNK];a;##b;'s;.;,;n't", "##"),
         "merge_bytes": ('{"a": 0, "b": 1, "ab": 2, "\\u0120": 3, "b</w>": 4, "ab</w>": 5}', "a b;a b</w>"),
+        "find_sentence_pieces": (sentence_model_of(1), ""),
+        "join_sentence_pieces": (sentence_model_of(2), ""),
         "join_bytes": ("a;b;\u0120;\u65e5;<0xE6>", "97\t97;98\t230;288\t32;2\t151"),
     }
     for name, (first, second) in arguments.items():
@@ -174,6 +204,7 @@ def seeds(everything: bool, onnxruntime: bool) -> Iterator[tuple[str, bytes]]:
     sys.path.insert(0, str(TESTS / "python"))
     if everything or not onnxruntime:
         yield from official_seeds()
+        yield from sparse_seeds()
         yield from saved_seeds()
         yield from text_seeds()
     for wanted, models in ((everything, more_models), (everything, aten_models), (onnxruntime, onnxruntime_models)):

@@ -16,6 +16,7 @@
 #include "base/string_pool.h"
 #include "kernels/standard/byte_pair_decoder.h"
 #include "kernels/standard/byte_pairs.h"
+#include "kernels/standard/sentence_pieces.h"
 #include "kernels/standard/tfidf.h"
 #include "kernels/standard/tokenizer.h"
 #include "kernels/standard/word_piece_decoder.h"
@@ -175,6 +176,18 @@ void join_bytes(const Texts& t) {
   call("onnx_torch::byte_pair_texts", {t.pool, t.x, c10::make_intrusive<BytePairDecoder>(std::move(attributes))});
 }
 
+// The model is in base64.
+void find_sentence_pieces(const Texts& t) {
+  const auto pieces = c10::make_intrusive<SentencePieces>(SentencePieces::Attributes{.model = t.first});
+  const auto flag = [&](int bit) { return at::tensor({t.chosen(bit)}, at::kBool); };
+  call("onnx_torch::sentence_pieces", {t.pool, t.x, pieces, flag(0), flag(1), flag(2), flag(3)});
+}
+
+void join_sentence_pieces(const Texts& t) {
+  const auto pieces = c10::make_intrusive<SentencePieces>(SentencePieces::Attributes{.model = t.first});
+  call("onnx_torch::sentence_text", {t.pool, t.x % 16, pieces, at::tensor({t.chosen(0)}, at::kBool)});
+}
+
 const std::map<std::string_view, std::function<void(const Texts&)>>& operations() {
   static const std::map<std::string_view, std::function<void(const Texts&)>> all{
       {"concat", [](const Texts& t) { call("onnx_torch::string_concat", {t.pool, t.x, t.single(t.first)}); }},
@@ -197,6 +210,8 @@ const std::map<std::string_view, std::function<void(const Texts&)>>& operations(
       {"join_pieces", join_pieces},
       {"merge_bytes", merge_bytes},
       {"join_bytes", join_bytes},
+      {"find_sentence_pieces", find_sentence_pieces},
+      {"join_sentence_pieces", join_sentence_pieces},
       {"sparse",
        [](const Texts& t) {
          call("onnx_torch::split_sparse", {t.pool, t.x, t.single(t.first), at::tensor({t.chosen(0)}, at::kBool)});

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -94,6 +95,26 @@ def extension_model(
     sides = [[helper.make_tensor_value_info(*info, None) for info in side.items()] for side in (inputs, outputs)]
     imports = [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
     return helper.make_model(helper.make_graph([node], "g", *sides), opset_imports=imports, ir_version=10)
+
+
+def protobuf_field(number: int, value: bytes) -> bytes:
+    """The bytes of a field that holds bytes, as protobuf writes it."""
+    size, rest = [], len(value)
+    while rest > 127:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([number << 3 | 2, *size, rest]) + value
+
+
+def sentence_model(pieces: Sequence[tuple[str, float, int]], rules: bytes = b"", model_type: int = 1) -> bytes:
+    """A model of sentencepiece of these pieces, with their scores and types, and of rules of normalization."""
+    parts = [
+        protobuf_field(1, protobuf_field(1, text.encode()) + struct.pack("<BfBB", 2 << 3 | 5, score, 3 << 3, kind))
+        for text, score, kind in pieces
+    ]
+    return b"".join(
+        [*parts, protobuf_field(2, bytes([3 << 3, model_type])), protobuf_field(3, protobuf_field(2, rules))]
+    )
 
 
 def run_op(

@@ -42,7 +42,7 @@ def test_each_of_onnxruntime_has_a_reason(domain, op):
         ("com.microsoft", "Snpe", "load the original model"),
         ("com.microsoft", "QuantizeBFP", "block floating point"),
         ("com.microsoft", "SoftmaxCrossEntropyLossGrad", "it is a gradient"),
-        ("ai.onnx.contrib", "SentencepieceTokenizer", "onnxruntime-extensions"),
+        ("ai.onnx.contrib", "BlingFireSentenceBreaker", "onnxruntime-extensions"),
         ("mmcv", "MMCVCornerPool", "register_op"),
         ("qonnx.custom_op.general", "Im2Col", "register_op"),
         ("finn.custom_op.fpgadataflow", "MVAU", "before FINN"),

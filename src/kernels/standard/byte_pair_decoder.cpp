@@ -12,8 +12,7 @@
 namespace onnxtorch {
 namespace {
 
-constexpr char32_t kSpaceSign = 0x2581;
-constexpr char kSpaceSignText[] = "\u2581";
+constexpr char32_t kCodeOfSpaceSign = 0x2581;
 
 // An integer and what follows it behind a tab.
 struct Line {
@@ -82,7 +81,7 @@ BytePairDecoder::BytePairDecoder(Attributes attributes) : attributes_(std::move(
   TORCH_CHECK_VALUE(!tokens_.empty() && !bytes_.empty(), "id_vocab and byte_decoder must not be empty");
   for (const auto& [id, text] : numbered_lines(attributes_.added_tokens, "added_tokens")) added_[id] = text;
   for (const auto& [id, text] : numbered_lines(attributes_.all_special_ids, "all_special_ids")) special_.insert(id);
-  is_sentencepiece_ = bytes_.contains(kSpaceSign);
+  is_sentencepiece_ = bytes_.contains(kCodeOfSpaceSign);
 }
 
 // Gives the bytes of a token's characters. One that stands for none is itself where it is a byte; else the token is not
@@ -110,7 +109,7 @@ std::string BytePairDecoder::bytes(int64_t id) const {
   const std::string& token = tokens_[id];
   if (!is_sentencepiece_) return bytes_of_visible(token);
   if (const auto byte = byte_named(token)) return {*byte};
-  return replaced(token, kSpaceSignText, " ");
+  return replaced(token, kSpaceSign, " ");
 }
 
 std::string BytePairDecoder::text(std::span<const int64_t> ids) const {

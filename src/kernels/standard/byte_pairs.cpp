@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <tuple>
 #include <utility>
 
+#include "kernels/standard/pair_merging.h"
 #include "kernels/standard/saved_attributes.h"
 #include "kernels/standard/texts.h"
 
@@ -208,46 +207,17 @@ const BytePairs::Merge* BytePairs::merge_of(int64_t first, int64_t second) const
   return found == row->second.end() ? nullptr : &found->second;
 }
 
-// Adds the ids of a word's tokens. It merges pairs of neighbours, the pair of the lowest rank first, and of equal ranks
-// the first in the word.
+// Adds the ids of a word's tokens: its bytes', of which pairs are merged.
 void BytePairs::add_word(std::string_view word, std::vector<int64_t>& ids) const {
-  constexpr int64_t kNone = -1;
-  struct Part {
-    int64_t id, before, after;
-  };
-  struct Pair {
-    int64_t rank, at, first, second;
-    bool operator>(const Pair& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
-  };
-  const int64_t count = std::ssize(word);
-  std::vector<Part> parts(count);
-  std::priority_queue<Pair, std::vector<Pair>, std::greater<>> pairs;
-  const auto add_pair = [&](int64_t at) {
-    if (at == kNone || parts[at].after == kNone) return;
-    const int64_t first = parts[at].id, second = parts[parts[at].after].id;
-    if (const Merge* merge = merge_of(first, second)) pairs.push({merge->rank, at, first, second});
-  };
-  for (int64_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<uint8_t>(word[i]);
-    const bool is_last = i + 1 == count;
-    parts[i] = {is_last ? last_bytes_[byte] : bytes_[byte], i - 1, is_last ? kNone : i + 1};
-  }
-  for (int64_t i = 0; i < count; ++i) add_pair(i);
-  while (!pairs.empty()) {
-    const Pair pair = pairs.top();
-    pairs.pop();
-    Part& first = parts[pair.at];
-    // A pair may be none any more: one of its parts has become part of another.
-    if (first.id != pair.first || first.after == kNone || parts[first.after].id != pair.second) continue;
-    Part& second = parts[first.after];
-    first.id = merge_of(pair.first, pair.second)->id;
-    second.id = kNone;
-    first.after = second.after;
-    if (first.after != kNone) parts[first.after].before = pair.at;
-    add_pair(first.before);
-    add_pair(pair.at);
-  }
-  for (int64_t i = 0; i != kNone; i = parts[i].after) ids.push_back(parts[i].id);
+  std::vector<int64_t> tokens;
+  for (const char byte : word) tokens.push_back(bytes_[static_cast<uint8_t>(byte)]);
+  if (!tokens.empty()) tokens.back() = last_bytes_[static_cast<uint8_t>(word.back())];
+  merge_pairs(tokens, [&](int64_t first, int64_t second) -> std::optional<Merged<int64_t>> {
+    const Merge* merge = merge_of(first, second);
+    if (!merge) return {};
+    return Merged<int64_t>{.rank = static_cast<double>(merge->rank), .token = merge->id};
+  });
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
 // Adds the ids of the words of a text. Of the white space before a word, GPT-2 puts the last character into the word,

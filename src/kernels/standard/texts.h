@@ -76,6 +76,17 @@ inline char32_t take_code_point(std::string_view& text) {
   return code;
 }
 
+constexpr std::string_view kReplacement = "\uFFFD";  // for bytes that are no UTF-8
+constexpr std::string_view kSpaceSign = "\u2581";    // in pieces of sentencepiece, for a space
+
+// Gives the size of the character that a text begins with; 0 where its first byte begins none.
+inline size_t size_of_valid_character(std::string_view text) {
+  utf8proc_int32_t code = 0;
+  const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                     static_cast<utf8proc_ssize_t>(text.size()), &code);
+  return std::max<utf8proc_ssize_t>(size, 0);
+}
+
 // Adds a code point to a text, as UTF-8.
 inline void append(std::string& text, char32_t code) {
   std::array<utf8proc_uint8_t, 4> bytes;

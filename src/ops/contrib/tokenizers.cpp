@@ -3,6 +3,7 @@
 
 #include "kernels/standard/byte_pair_decoder.h"
 #include "kernels/standard/byte_pairs.h"
+#include "kernels/standard/sentence_pieces.h"
 #include "kernels/standard/word_piece_decoder.h"
 #include "kernels/standard/word_pieces.h"
 #include "ops/contrib/contrib.h"
@@ -103,6 +104,24 @@ Values bert_tokenizer_decoder(Translator& t, const NodeView& n) {
   return t.call_all("onnx_torch::word_piece_texts", {t.string_pool(), n.tensor(0), ranges, t.object(decoder)});
 }
 
+// Makes the tokenizer of a node, with what its input `fairseq` is, the last one.
+std::pair<Arg, Arg> sentence_pieces_of(Translator& t, const NodeView& n, int fairseq) {
+  const auto pieces = c10::make_intrusive<SentencePieces>(SentencePieces::Attributes{.model = n.attr_string("model")});
+  return {t.object(pieces), n.has(fairseq) ? Arg(n.tensor(fairseq)) : Arg(none)};
+}
+
+// Translates SentencepieceTokenizer. The inputs `nbest_size` and `alpha` do not count.
+Values sentencepiece_tokenizer(Translator& t, const NodeView& n) {
+  const auto [pieces, fairseq] = sentence_pieces_of(t, n, 6);
+  return t.call_all("onnx_torch::sentence_pieces",
+                    {t.string_pool(), n.tensor(0), pieces, n.tensor(3), n.tensor(4), n.tensor(5), fairseq});
+}
+
+Values sentencepiece_decoder(Translator& t, const NodeView& n) {
+  const auto [pieces, fairseq] = sentence_pieces_of(t, n, 1);
+  return t.call_all("onnx_torch::sentence_text", {t.string_pool(), n.tensor(0), pieces, fairseq});
+}
+
 }  // namespace
 
 void register_contrib_tokenizers_ops(Registry& r) {
@@ -113,6 +132,8 @@ void register_contrib_tokenizers_ops(Registry& r) {
   r.op(kExtensions, "GPT2Tokenizer").since(1, byte_pair_tokenizer(kGpt2));
   r.op(kExtensions, "HfBertTokenizer").since(1, hf_bert_tokenizer);
   r.op(kExtensions, "RobertaTokenizer").since(1, byte_pair_tokenizer(kRoberta));
+  r.op(kExtensions, "SentencepieceDecoder").since(1, sentencepiece_decoder);
+  r.op(kExtensions, "SentencepieceTokenizer").since(1, sentencepiece_tokenizer);
 }
 
 }  // namespace onnxtorch

@@ -37,6 +37,8 @@ constexpr HostWork kHostWork[] = {
     {"onnx_torch::word_piece_texts", kStrings},
     {"onnx_torch::byte_pairs", kStrings},
     {"onnx_torch::byte_pair_texts", kStrings},
+    {"onnx_torch::sentence_pieces", kStrings},
+    {"onnx_torch::sentence_text", kStrings},
     {"onnx_torch::hash_strings", kHash},
     {"onnx_torch::hash_elements", kHash},
     {"onnx_torch::tf_idf_vectorizer", "n-grams"},

@@ -7,6 +7,8 @@ import io
 import numpy as np
 from PIL import Image
 
+from models import sentence_model
+
 from ..making import floats, ints, row, waves
 
 
@@ -101,6 +103,19 @@ OTHER_DECODER = {
     "unk_token": "?",
 }
 
+# A model of sentencepiece: what is unknown, the marks at the ends, two pieces, and the sign for a space.
+PIECES_OF_SENTENCES = [
+    ("<unk>", 0.0, 2),
+    ("<s>", 0.0, 3),
+    ("</s>", 0.0, 3),
+    ("ab", -1.0, 1),
+    ("b", -2.0, 1),
+    ("\u2581", -2.0, 1),
+]
+SENTENCES = {"model": sentence_model(PIECES_OF_SENTENCES)}
+NO_SAMPLES = [np.array(0), np.array(0, np.float32)]  # nbest_size and alpha
+TRUE, FALSE = np.array(True), np.array(False)
+
 EXTENSIONS_ROWS = [
     extension(
         "BertTokenizerDecoder",
@@ -114,6 +129,30 @@ EXTENSIONS_ROWS = [
         texts("ae日", ""),
         **OTHER_PIECES,
     ),
+    extension(
+        "SentencepieceTokenizer",
+        [texts("ab b", "xyb"), *NO_SAMPLES, TRUE, TRUE, FALSE],
+        np.int32([1, 5, 3, 5, 4, 2, 1, 5, 0, 4, 2]),
+        ints(0, 6, 11),
+        np.int32([0, 0, 0, 2, 3, 4, 0, 0, 0, 2, 3]),
+        **SENTENCES,
+    ),
+    extension(
+        "SentencepieceTokenizer",
+        [texts("ab b"), *NO_SAMPLES, TRUE, FALSE, TRUE],
+        np.int32([4, 5, 3, 5, 1]),
+        ints(0, 5),
+        **SENTENCES,
+    ),
+    extension(
+        "SentencepieceTokenizer",
+        [texts("abx"), *NO_SAMPLES, TRUE, TRUE, FALSE, TRUE],
+        np.int32([0, 6, 4, 3, 2]),
+        ints(0, 5),
+        **SENTENCES,
+    ),
+    extension("SentencepieceDecoder", [ints(1, 5, 3, 5, 4, 0, 2)], texts("ab b \u2047 "), **SENTENCES),
+    extension("SentencepieceDecoder", [ints([0, 6, 4, 3, 2]), TRUE], texts("ab \u2047 "), **SENTENCES),
     extension("BpeDecoder", [ints([0, 1], [2, 9])], texts("ab", " <|endoftext|>"), **DECODER),
     extension("BpeDecoder", [ints(0, 7, 9, 2, 1)], texts("a b"), **DECODER, **OTHER_DECODER),
     # The marks come behind the vocabulary, in this order: the unknown, the first, the last, the padding.
