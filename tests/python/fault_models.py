@@ -7,7 +7,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser
 
-HEAD = '<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3, "com.microsoft": 1, "own": 1]> '
+HEAD = '<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3, "com.microsoft": 1, "ai.onnx.contrib": 1, "own": 1]> '
+# A model of sentencepiece in base64, of these pieces: the marks, "ab", "a", "b" and a space.
+SENTENCES = (
+    "Cg4KBTx1bms+FQAAAAAYAgoMCgM8cz4VAAAAABgDCg0KBDwvcz4VAAAAABgDCgsKAmFiFQAAgL8YAQoKCgFhFQAAAMAY"
+    "AQoKCgFiFQAAAMAYAQoMCgPiloEVAAAAwBgBEgIYARoCEgA="
+)
 MODELS = {
     "chain": "(float[300] x) => (float[300] z) { y = Relu(x)  v = Sin(y)  u = Add(v, x)  z = Neg(u) }",
     "product": """(float[1, 300] x, float[300, 300] w) => (float[1, 300] z)
@@ -21,6 +26,8 @@ MODELS = {
         }>
     }""",
     "text": "(string[300] x) => (string[300] y) { y = StringConcat(x, x) }",
+    "sentences": f"""(string[3] x, int64 w1, float w2, bool w3, bool w4, bool w5) => (int32[n] y, int64[4] z)
+        {{ y, z = ai.onnx.contrib.SentencepieceTokenizer <model = "{SENTENCES}"> (x, w1, w2, w3, w4, w5) }}""",
     "convolution": """(float[1, 3, 16, 16] x, float[8, 3, 3, 3] w1, float[8] w2) => (float[1, 8, 1, 1] z)
         { a = Conv <pads = [1, 1, 1, 1]> (x, w1, w2)  b = Relu(a)
           c = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (b)  z = GlobalAveragePool(c) }""",

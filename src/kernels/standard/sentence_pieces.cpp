@@ -135,6 +135,11 @@ int64_t SentencePieces::control(std::string_view piece) const {
 int64_t SentencePieces::bos() const { return control(model_->trainer_spec().bos_piece()); }
 int64_t SentencePieces::eos() const { return control(model_->trainer_spec().eos_piece()); }
 
+SentencePieces::Symbol SentencePieces::first_symbol(std::string_view text) const {
+  const size_t size = user_defined_->longest_prefix(text);
+  return {.text = text.substr(0, size > 0 ? size : size_of_character(text)), .is_user_defined = size > 0};
+}
+
 // Gives the parts whose scores have the largest sum, by Viterbi's algorithm. A character that is no piece costs more than
 // any other, and what a user has defined is worth more.
 std::vector<SentencePieces::Part> SentencePieces::likeliest_parts(std::string_view text) const {
@@ -180,15 +185,9 @@ std::vector<SentencePieces::Part> SentencePieces::likeliest_parts(std::string_vi
 // Gives the parts that characters are merged to: of all pairs of neighbours that are a piece together, the one with the
 // highest score is merged first. A part that is an UNUSED piece becomes again what it was merged of.
 std::vector<SentencePieces::Part> SentencePieces::merged_parts(std::string_view text) const {
-  struct Symbol {
-    std::string_view text;
-    bool is_user_defined;  // then it is not merged
-    bool operator==(const Symbol&) const = default;
-  };
   std::vector<Symbol> symbols;
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(symbols.back().text.size())) {
-    const size_t size = user_defined_->longest_prefix(rest);
-    symbols.push_back({rest.substr(0, size > 0 ? size : size_of_character(rest)), size > 0});
+    symbols.push_back(first_symbol(rest));
   }
   std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>> halves;
   merge_pairs(symbols, [&](const Symbol& first, const Symbol& second) -> std::optional<Merged<Symbol>> {
@@ -232,8 +231,7 @@ std::vector<SentencePieces::Part> SentencePieces::words(std::string_view text) c
 std::vector<SentencePieces::Part> SentencePieces::characters(std::string_view text) const {
   std::vector<Part> parts;
   while (!text.empty()) {
-    const size_t size = user_defined_->longest_prefix(text);
-    const std::string_view part = text.substr(0, size > 0 ? size : size_of_character(text));
+    const std::string_view part = first_symbol(text).text;
     parts.push_back({part, id_of(part)});
     text.remove_prefix(part.size());
   }

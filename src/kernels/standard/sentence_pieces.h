@@ -56,11 +56,18 @@ class SentencePieces : public torch::CustomClassHolder {
     std::string_view text;
     int64_t id;
   };
+  // A character, or a text that a user has defined, which is not merged.
+  struct Symbol {
+    std::string_view text;
+    bool is_user_defined;
+    bool operator==(const Symbol&) const = default;
+  };
   using Ids = std::unordered_map<std::string_view, int64_t>;
 
   void read_pieces();
   int64_t id_of(std::string_view piece) const;
   int64_t control(std::string_view piece) const;
+  Symbol first_symbol(std::string_view text) const;
   std::vector<Part> parts(std::string_view text) const;
   std::vector<Part> likeliest_parts(std::string_view text) const;
   std::vector<Part> merged_parts(std::string_view text) const;
