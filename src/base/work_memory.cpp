@@ -81,6 +81,7 @@ namespace {
 
 constexpr size_t kLeastBytes = 1 << 18;  // below that allocators keep memory themselves
 constexpr uint64_t kMostRuns = 4;        // a block waits for no more
+constexpr size_t kMostTimes = 4;         // as large as what is asked for
 
 thread_local WorkMemory::Scope* current = nullptr;
 std::atomic<uint64_t> scopes = 0;
@@ -116,15 +117,15 @@ WorkMemory::Scope::~Scope() {
   memory_.end_run();
 }
 
-// Takes the smallest block that is large enough. One that this run has used already may be twice as large: the run needs
-// it in any case, whereas one of an earlier run would live on with all of its size. It may not be larger yet, for a
-// small result may be held until the end of the run, and the run needs another block then.
+// Takes the smallest block that is large enough. One that this run has used already may be four times as large: the run
+// needs it in any case, whereas one of an earlier run would live on with all of its size. It may not be larger yet, for
+// a small result may be held until the end of the run, and the run needs another block then.
 WorkMemory::Blocks::node_type WorkMemory::take(size_t bytes) {
   check_interruption();
   {
     const std::lock_guard lock(mutex_);
     const auto fits = [&](const auto& block) {
-      return is_snug(block.first, bytes) || (block.second.given_up == runs_ && block.first <= 2 * bytes);
+      return is_snug(block.first, bytes) || (block.second.given_up == runs_ && block.first <= kMostTimes * bytes);
     };
     const auto found = std::find_if(blocks_.lower_bound(bytes), blocks_.end(), fits);
     if (found != blocks_.end()) return blocks_.extract(found);

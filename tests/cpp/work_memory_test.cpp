@@ -33,22 +33,22 @@ TEST(WorkMemory, GivesNoMuchLargerBlockOfAnEarlierRun) {
   const void* place = nullptr;
   {
     const WorkMemory::Scope scope(*memory);
-    place = work_tensor({2 * kLarge}, c10::kFloat).data_ptr();
+    place = work_tensor({4 * kLarge}, c10::kFloat).data_ptr();
     EXPECT_EQ(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
   }
   const WorkMemory::Scope scope(*memory);
   EXPECT_NE(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
-  EXPECT_EQ(work_tensor({2 * kLarge - 1}, c10::kFloat).data_ptr(), place);
+  EXPECT_EQ(work_tensor({4 * kLarge - 1}, c10::kFloat).data_ptr(), place);
 }
 
 TEST(WorkMemory, SmallResultsThatAreHeldLeaveLargeBlocksToLargeOnes) {
   const auto memory = std::make_shared<WorkMemory>();
   const WorkMemory::Scope scope(*memory);
-  const void* const place = work_tensor({2 * kLarge + 1}, c10::kFloat).data_ptr();
+  const void* const place = work_tensor({4 * kLarge + 1}, c10::kFloat).data_ptr();
   std::vector<at::Tensor> held;
   for (int layer = 0; layer < 3; ++layer) {
     held.push_back(work_tensor({kLarge}, c10::kFloat));
-    EXPECT_EQ(work_tensor({2 * kLarge + 1}, c10::kFloat).data_ptr(), place);
+    EXPECT_EQ(work_tensor({4 * kLarge + 1}, c10::kFloat).data_ptr(), place);
   }
 }
 
