@@ -286,6 +286,9 @@ def test_wrong_inputs_are_refused():
         onnx_torch.prepare(decoder(model)).run([np.array([999999])])
     with pytest.raises(onnx_torch.Error, match="(?s)SentencepieceDecoder.*no piece of the id -1"):
         onnx_torch.prepare(decoder(model)).run([np.array([-1])])
+    lowest = np.array([np.iinfo(np.int64).min])
+    with pytest.raises(onnx_torch.Error, match=f"(?s)SentencepieceDecoder.*no piece of the id {lowest[0]}"):
+        onnx_torch.prepare(decoder(model, fairseq=True)).run([lowest, np.array([True])])
     with pytest.raises(onnx_torch.Error, match=r"(?s)SentencepieceDecoder.*shape \[n\] or \[1, n\]"):
         onnx_torch.prepare(decoder(model)).run([np.zeros([2, 2], np.int64)])
     with pytest.raises(onnx_torch.Error, match="(?s)SentencepieceTokenizer.*add_bos must be one bool, not 2"):

@@ -19,8 +19,8 @@ uint32_t little_endian(std::string_view bytes) {
 }  // namespace
 
 // Finds the parts of the rules: the size of the double array, the array, and the right sides, with a zero behind each.
-SentenceNormalizer::SentenceNormalizer(Options options, PrefixTree kept)
-    : options_(std::move(options)), kept_(std::move(kept)) {
+SentenceNormalizer::SentenceNormalizer(Options options, const PrefixTree* kept)
+    : options_(std::move(options)), kept_(kept) {
   const std::string_view rules = options_.precompiled_charsmap;
   if (rules.empty()) return;
   constexpr size_t kUnit = sizeof(uint32_t);
@@ -70,7 +70,7 @@ SentenceNormalizer::Step SentenceNormalizer::rule(std::string_view text) const {
 
 // A byte that begins no character becomes U+FFFD.
 SentenceNormalizer::Step SentenceNormalizer::step(std::string_view text) const {
-  if (const size_t size = kept_.longest_prefix(text)) return {text.substr(0, size), size};
+  if (const size_t size = kept_ ? kept_->longest_prefix(text) : 0) return {text.substr(0, size), size};
   if (const Step found = rule(text); found.size > 0) return found;
   const size_t size = size_of_valid_character(text);
   return size > 0 ? Step{text.substr(0, size), size} : Step{kReplacement, 1};

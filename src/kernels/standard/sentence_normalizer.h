@@ -25,8 +25,8 @@ class SentenceNormalizer {
     std::vector<int64_t> origins;
   };
 
-  // Texts of `kept` are not changed.
-  SentenceNormalizer(Options options, PrefixTree kept);
+  // Texts of `kept`, which must outlive this, are not changed; null stands for none.
+  SentenceNormalizer(Options options, const PrefixTree* kept);
   SentenceNormalizer(const SentenceNormalizer&) = delete;
   SentenceNormalizer& operator=(const SentenceNormalizer&) = delete;
 
@@ -44,7 +44,7 @@ class SentenceNormalizer {
   uint32_t unit(uint64_t at) const;
 
   const Options options_;
-  const PrefixTree kept_;
+  const PrefixTree* const kept_;
   std::string_view units_, results_;  // the rules: a double array of their left sides, and their right sides
 };
 

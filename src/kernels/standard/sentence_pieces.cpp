@@ -80,13 +80,12 @@ SentencePieces::SentencePieces(Attributes attributes)
   std::ranges::copy_if(pieces, std::back_inserter(user_defined),
                        [&](const auto& piece) { return type_of(*model_, piece.second) == Piece::USER_DEFINED; });
   pieces_ = std::make_unique<PrefixTree>(std::move(pieces));
-  user_defined_ = std::make_unique<PrefixTree>(user_defined);
+  user_defined_ = std::make_unique<PrefixTree>(std::move(user_defined));
   normalize_ = std::make_unique<SentenceNormalizer>(
-      options_of(model_->normalizer_spec(), model_->trainer_spec().treat_whitespace_as_suffix()),
-      PrefixTree(std::move(user_defined)));
+      options_of(model_->normalizer_spec(), model_->trainer_spec().treat_whitespace_as_suffix()), user_defined_.get());
   if (!model_->denormalizer_spec().precompiled_charsmap().empty()) {
     denormalize_ = std::make_unique<SentenceNormalizer>(
-        options_of(model_->denormalizer_spec(), /*treat_whitespace_as_suffix=*/false), PrefixTree({}));
+        options_of(model_->denormalizer_spec(), /*treat_whitespace_as_suffix=*/false), /*kept=*/nullptr);
   }
 }
 
@@ -326,7 +325,7 @@ bool is_set(const at::Tensor& flag, const char* name) {
 // The ids of fairseq's vocabulary, which begins with <s>, <pad>, </s> and <unk>, and sentencepiece's with <unk>, <s> and
 // </s>.
 int64_t to_fairseq(int64_t id) { return id == 0 ? 3 : id == 1 ? 0 : id == 2 ? 2 : id + 1; }
-int64_t from_fairseq(int64_t id) { return id == 3 ? 0 : id == 0 ? 1 : id == 2 ? 2 : id - 1; }
+int64_t from_fairseq(int64_t id) { return id == 3 ? 0 : id == 0 ? 1 : id == 2 || id < 0 ? id : id - 1; }
 
 // Gives the ids of all texts' pieces in a row, where in it each text begins and the last ends, and where in its text each
 // piece begins. As in onnxruntime-extensions, a text ends before its first zero, and fairseq's ids are not turned round.
